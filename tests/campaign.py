@@ -1,8 +1,8 @@
 """How many random examples tests try: few in `make test` and `make test-full`, many in `make test-campaigns`.
 
-A fault of construction shows within a few examples. These are the same in every run, so that no change is refused by
-luck. Rare faults are the campaigns' to find: they take the day as their seed, and a seed that found something can be
-given again. `make test-repeat` also gives every run a seed of its own.
+A systematic error shows within a few examples. These are the same in every run, so that no change fails by chance.
+Campaigns look for rare errors: their seed is the day, and a seed that found an error can be given again.
+`make test-repeat` also gives every run its own seed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SEEDED = os.environ.get("LOOPLINE_RANDOM_EXAMPLES") == "1"
 """True under `make test-repeat`: other examples in each run."""
 TIMES = 20
 CHECK_EVERY = 1 if LONG else 4
-"""Steps of a long life between two checks of all its invariants, which cost as much as some steps: a state that
-contradicts itself goes on doing so, and is found a little later.
+"""Steps of a long life between two checks of all invariants, which cost as much as several steps. An inconsistent
+state stays inconsistent, so it is found a little later.
 """
 
 
@@ -26,7 +26,7 @@ def tried(quick: int, long: int | None = None) -> int:
     return (quick * TIMES if long is None else long) if LONG else quick
 
 
-# A busy computer is slow: that an example takes long says nothing about it.
+# A busy computer is slow, so a slow example is not an error.
 PATIENT = settings(
     deadline=None,
     derandomize=not (LONG or SEEDED),

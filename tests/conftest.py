@@ -1,4 +1,4 @@
-"""What holds for every test: chance in the measure that the run asks for, and tasks that write where they like."""
+"""Settings of all tests: the amount of randomness that the run requests, and tasks without a sandbox."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ settings.register_profile("loopline", PATIENT)
 settings.load_profile("loopline")
 
 os.environ.setdefault("LOOPLINE_SANDBOX", "off")
-"""Most tests look at files that their tasks write beside their folders; those of the sandbox ask for one."""
+"""Most tests read files that tasks write outside their folders; tests of the sandbox request one."""
 
 
 os.umask(0o022)
 """Tests assert modes of files, so they need a fixed umask."""
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-"""Whatever a script runs in the background ignores Ctrl-C, and so would all that tests start."""
+"""Background processes of a script ignore Ctrl-C, and the processes that tests start would inherit that."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the processes of a whole run be forks of this one, which imports the suite for them all.
+    """Fork the processes of a whole run from this one, which imports the suite once for all.
 
-    It does so before anything of pytest's session is open. What cannot be imported is reported when it is collected.
+    The imports happen before pytest's session opens files. Import errors are reported at collection.
     """
     tests, specs = Path(__file__).parent, getattr(config.option, "tx", None)
     if sys.platform != "linux" or not specs or [Path(argument).resolve() for argument in config.args] != [tests]:
@@ -57,8 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector from walking through all modules and tests again and again: they live as long as the run.
-    What tests make is looked through as seldom as a command of ours has it, whichever of them are collected.
+    """Exclude modules and tests, which live as long as the run, from garbage collection. Objects that tests make are
+    collected as rarely as in our commands, regardless of the tests collected.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
-"""Which tests `make test` leaves to `make test-full`; both must be green before a change lands.
+"""The tests that `make test` leaves to `make test-full`; both must pass before a change is merged.
 
-`make test` keeps the scheduler, the machines of both daemons, the store on SQLite, REST, the CLI against a stand-in,
-and about a dozen live grids. Listed here are tests that start a browser, a PostgreSQL or a process for each case, and
-those whose promise a quicker test protects as well. A new file that takes over 5 s belongs here.
+`make test` runs the scheduler, the machines of both daemons, the store on SQLite, REST, the CLI with a fake master,
+and about a dozen live grids. Listed here are tests that start a browser, a PostgreSQL server or a process for each
+case, and tests of facts that a faster test also protects. A new file that takes over 5 s belongs here.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ FILES = (
 
 TESTS = (
     "tests/api/test_main.py::",
-    "tests/cli/test_joining.py::test_a_failed_try_leaves_what_was_joined_before_as_it_was",
-    "tests/cli/test_joining.py::test_the_line_may_come_on_stdin",
-    "tests/cli/test_streams.py::test_an_answer_for_which_the_disk_has_no_room_is_an_error",
-    "tests/cli/test_streams.py::test_a_terminal_without_a_letter_is_told_its_number",
-    "tests/live/test_functions.py::test_a_map_outlives_its_program_and_the_master",
-    "tests/live/test_gangs.py::test_a_member_that_is_killed_ends_all_and_uses_one_attempt",
-    "tests/live/test_gangs.py::test_members_that_ask_for_the_network_have_it_between_them_alone",
-    "tests/live/test_owner.py::test_task_is_given_back_when_the_owner_returns_and_ends_elsewhere",
-    "tests/live/test_survival.py::test_a_worker_cut_off_comes_back_too_late",
-    "tests/live/test_survival.py::test_a_worker_is_suspended_and_comes_back",
-    "tests/live/test_survival.py::test_a_worker_restarts_and_tells_what_it_lost",
-    "tests/live/test_survival.py::test_results_that_nobody_has_heard_of_outlive_their_agent",
-    "tests/live/test_survival.py::test_tasks_run_on_while_the_master_is_away",
+    "tests/cli/test_joining.py::test_failed_try_keeps_an_earlier_membership",
+    "tests/cli/test_joining.py::test_line_can_be_read_from_stdin",
+    "tests/cli/test_streams.py::test_output_to_a_full_disk_is_an_error",
+    "tests/cli/test_streams.py::test_unencodable_letter_is_printed_as_an_escape",
+    "tests/live/test_functions.py::test_map_outlives_its_program_and_the_master",
+    "tests/live/test_gangs.py::test_killed_member_ends_the_launch_as_one_failure",
+    "tests/live/test_gangs.py::test_members_that_request_the_network_have_it_only_among_themselves",
+    "tests/live/test_owner.py::test_task_is_preempted_when_the_owner_returns_and_ends_elsewhere",
+    "tests/live/test_survival.py::test_disconnected_worker_returns_too_late",
+    "tests/live/test_survival.py::test_suspended_worker_returns",
+    "tests/live/test_survival.py::test_restarted_worker_reports_its_lost_attempts",
+    "tests/live/test_survival.py::test_unreported_results_survive_a_killed_agent",
+    "tests/live/test_survival.py::test_tasks_continue_while_the_master_is_down",
 )
-"""Tests, with all their cases: the beginnings of their ids."""
+"""Tests with all their cases, by prefixes of their ids."""
 
 
 def is_full(test: str) -> bool:
-    """True if the test of this id, such as ``tests/a/test_b.py::test_c[1]``, is left to `make test-full`."""
+    """Return whether the test with this id, such as ``tests/a/test_b.py::test_c[1]``, is left to `make test-full`."""
     return test.startswith(FILES) or test.startswith(TESTS) or "[postgres" in test

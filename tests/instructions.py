@@ -1,11 +1,11 @@
-"""How many of Python's instructions a few fixed deeds take: the same on every machine, as seconds are not.
+"""Number of Python instructions of a few fixed operations: unlike seconds, equal on every machine.
 
-    python -m tests.instructions            what they take now, and what was recorded
-    python -m tests.instructions --record   write that down as what is right from now on
+    python -m tests.instructions            current and recorded counts
+    python -m tests.instructions --record   record the current counts
 
-Counted are the bytecodes that are run (``f_trace_opcodes``) and the calls of functions written in C. What those do
-inside, such as parsing in pydantic's core, is not seen: this guards our own code. Other minor versions of Python have
-other bytecodes, hence a record for each.
+The count includes executed bytecodes (``f_trace_opcodes``) and calls of C functions. Work inside C functions, such as
+parsing in pydantic's core, is not counted: this guards our own code. Each minor version of Python has different
+bytecodes, and therefore its own record.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ WORKERS, TASKS, ROUNDS, BATCH = 20, 1_000, 10, 10
 POLICIES = ("round-robin", "fair", "turnaround")
 
 
-def counted(deed: Callable[[], object]) -> int:
-    """Bytecodes and calls of C functions."""
+def counted(operation: Callable[[], object]) -> int:
+    """Return the number of bytecodes and calls of C functions."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -52,7 +52,7 @@ def counted(deed: Callable[[], object]) -> int:
     sys.settrace(trace)
     sys.setprofile(profile)
     try:
-        deed()
+        operation()
     finally:
         sys.setprofile(None)
         sys.settrace(None)
@@ -60,7 +60,7 @@ def counted(deed: Callable[[], object]) -> int:
 
 
 def a_report(policy: str) -> float:
-    """One of those that a step takes in: it brings the result of a task, whose slot is filled again."""
+    """Count the step of a Report with one result, whose slot gets a new task."""
     scheduler, held, sent = Scheduler(), {f"w{n:02}": deque[AttemptId]() for n in range(WORKERS)}, [0]
 
     def step(*events: Any) -> None:
@@ -90,7 +90,7 @@ def a_report(policy: str) -> float:
 
 
 def a_report_with_20_results() -> float:
-    """Of the link: encoded by the worker, decoded by the master."""
+    """Count the link's codec: encoded by the worker, decoded by the master."""
     output = Output(6, data=b"hello\n")
     results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, "", 0.01, 0.01, 10**6, output) for n in range(20)]
     holding = tuple(Held(AttemptId(1, n, 1)) for n in (20, 21))
@@ -102,7 +102,7 @@ def a_report_with_20_results() -> float:
 
 
 def an_assign_with_20_runs() -> float:
-    """Of the link: encoded by the master, decoded by the worker."""
+    """Count the link's codec: encoded by the master, decoded by the worker."""
     runs = tuple(Run(AttemptId(1, n, 1), ("work", str(n)), {"i": n}, {"A": "B"}, job_name="sweep") for n in range(20))
     assign = Assign(7, 6, runs)
     link_session.decode_from_master(link_session.encode(assign))
@@ -111,12 +111,15 @@ def an_assign_with_20_runs() -> float:
 
 def all_counts() -> dict[str, int]:
     counts = {f"a report, {policy}": a_report(policy) for policy in POLICIES}
-    counts |= {deed.__name__.replace("_", " "): deed() for deed in (a_report_with_20_results, an_assign_with_20_runs)}
+    counts |= {
+        operation.__name__.replace("_", " "): operation()
+        for operation in (a_report_with_20_results, an_assign_with_20_runs)
+    }
     return {name: round(count) for name, count in counts.items()}
 
 
 def counts_apart() -> dict[str, int]:
-    """Counted in a process of its own, in which names hash as they did when the record was made."""
+    """Count in a separate process with the hash seed of the record."""
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "tests.instructions", "--json"]
     folder = Path(__file__).parents[1]
@@ -126,7 +129,7 @@ def counts_apart() -> dict[str, int]:
 
 
 def recorded() -> dict[str, int] | None:
-    """None: not for this version of Python."""
+    """Return the recorded counts; None if there are none for this version of Python."""
     record: dict[str, dict[str, int]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return record.get(VERSION)
 

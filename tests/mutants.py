@@ -1,14 +1,13 @@
-"""Mutations of the scheduler's core, by cosmic-ray: which of them do the scheduler's tests let live?
+"""Mutation tests of the scheduler's core with cosmic-ray: which mutants do the scheduler's tests not detect?
 
     make test-mutants                                 a sample of 40
-    python -m tests.mutants --sample 400 --seed 2     another one; --only policies: of files with that in their path
+    python -m tests.mutants --sample 400 --seed 2     another sample; --only policies: files with that in their path
 
-A sample of all mutations that cosmic-ray knows (a comparison turned round, a number changed, ``break`` for
-``continue`` ...) is drawn. Each is made in a copy of the repository, where tests/scheduling runs until something
-fails (for core/wings/transfers, tests/transfers; for core/wings/gangs/planning, the tests of the rack before it).
-The share that survives is printed, and each survivor as the line that it changed, with the reason if one is known
-(``EXPLAINED``).
-It is part of no suite: a mutant costs up to as much as those tests.
+It draws a sample of all mutations of cosmic-ray (a reversed comparison, a changed number, ``break`` for ``continue``
+...). Each is applied in a copy of the repository, where tests/scheduling runs until a test fails (for
+core/wings/transfers, tests/transfers; for core/wings/gangs/planning, first the tests of the rack).
+It prints the share of survivors, and the changed line of each survivor, with the reason if known (``EXPLAINED``).
+It is part of no suite: a mutant takes up to the time of those tests.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ROOT / ".bench" / "mutants"
-"""Where ``make test-mutants`` installs cosmic-ray, apart from the project's own libraries."""
+"""Folder where ``make test-mutants`` installs cosmic-ray, separate from the project's libraries."""
 CORE = "master/loopline_master/core"
 ROOTS = ("shared", "master", "simulator", "worker", "client", "migrations")
 TESTS = ("tests/scheduling",)
@@ -35,10 +34,10 @@ TESTS_OF = {
     "/transfers/": ("tests/transfers",),
     "/planning/": ("tests/simulator/test_rack.py", "tests/scheduling"),
 }
-"""Those of a part of the core, by what stands in the path of its files."""
+"""Tests of a part of the core, by a part of the path of its files."""
 LEFT_OUT = ("BitOr", "BitXor", "BitAnd", "Shift", "Invert", "_Is_Eq", "_IsNot_NotEq")
-"""Operators of bits: of numbers with fractions they raise at once, and in annotations they are never evaluated. And
-equality for identity: of states and None, it is the same."""
+"""Excluded operators. Bit operators raise at once on floats, and are never evaluated in annotations. Equality instead
+of identity is equivalent for states and None."""
 EXPLAINED = {
     "if len(ready) is FEW:": "a quicker way to the same first job, where there are few classes",
     "return self.failed.get(source, 1.0) > now": "of a source that never failed, any time that is over will do",
@@ -46,7 +45,7 @@ EXPLAINED = {
         "of a word, any number below those in names will do"
     ),
 }
-"""Why a mutated line lives, by what it says."""
+"""Reasons why mutants of a line survive, by the text of the line."""
 LONGEST_S = 600
 
 
@@ -66,7 +65,7 @@ class Mutant:
 
 
 def main() -> int:
-    """Print the survivors of a sample; the exit code is 0 whatever survives, for a survivor is a question."""
+    """Print the survivors of a sample; the exit code is always 0, since a survivor need not be an error."""
     asking = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asking.add_argument("--sample", type=int, default=40)
     asking.add_argument("--seed", type=int, default=1)
@@ -107,7 +106,7 @@ def _all_mutants(copy: Path, only: str) -> Iterator[Mutant]:
 
 
 def _survives(mutant: Mutant, copy: Path, number: int) -> bool:
-    """True if the tests pass with the mutation, which is shown then and always taken back."""
+    """Return whether the tests pass with the mutation; print it then, and always revert it."""
     file = copy / mutant.file
     before = file.read_text("utf-8")
     after = mutant.made_in(copy)

@@ -1,4 +1,4 @@
-"""An S3 over HTTP: moto's, before which some requests are refused, and hashes are checked as S3 does."""
+"""An S3 service over HTTP: moto behind a filter that refuses some requests and checks hashes like S3."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>come again</Message></Error>
 
 
 class ObjectStorage:
-    """The service. ``refused``: the share of requests that are answered 503; drawn by ``seed``."""
+    """The service. ``refused``: the share of requests answered with 503, drawn by ``seed``."""
 
     def __init__(self, *, checks: bool = True, seed: int = 0) -> None:
         from moto.server import DomainDispatcherApplication, create_backend_app
 
         self.refused, self.checks = 0.0, checks
         self.refusals = 0
-        self.bytes = Counter[str]()  # that went in or out, by who asked: "master" or "others"
+        self.bytes = Counter[str]()  # bytes sent or received, by client: "master" or "others"
         self._random = random.Random(seed)
         self._moto = DomainDispatcherApplication(create_backend_app)
 

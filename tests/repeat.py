@@ -1,7 +1,7 @@
-"""Run the suite many times, and print which tests failed in how many runs.
+"""Run the suite many times, and print the failed tests with their number of failed runs.
 
     make test-repeat N=20                  quiet, with as many processes as `make test` has
-    make test-repeat N=10 BUSY=2           beside two processes that keep a core busy each
+    make test-repeat N=10 BUSY=2           with two more processes that keep a core busy each
     make test-repeat N=5 PROCESSES=1       in one process
     make test-repeat N=3 TESTS=tests/live  a part of the suite
 

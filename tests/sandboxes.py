@@ -1,4 +1,4 @@
-"""Whether this computer has the sandbox that tests ask for: tried once in a process, however many of them ask."""
+"""Check whether this computer has the sandbox that tests need, once per process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that says that it has begun, and then reads until its stdin is closed: for tests of signals."""
+"""A program for tests of signals: prints that it has started, then reads until its stdin is closed."""
 
 import sys
 

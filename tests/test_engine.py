@@ -1,4 +1,4 @@
-"""The engine's order of things: commit, then speak; all of it, for each of those who wait."""
+"""The engine's order: commit first, then replies and frames, for every waiter."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ SUBMISSION = JobSubmitted("ann", JobSpec(command=["work"]))
 
 
 class Gate:
-    """A store whose commits wait to be let through."""
+    """A store whose commits wait until the test permits them."""
 
     is_sure = True
 
@@ -51,7 +51,7 @@ class Gate:
         await through
 
     async def let(self, error=None) -> list:
-        """The events of the next commit, which succeeds, or fails with ``error``."""
+        """Permit the next commit, or fail it with ``error``; return its events."""
         batch, through = await self.commits.get()
         through.set_exception(error) if error else through.set_result(None)
         return batch.events
@@ -93,12 +93,12 @@ async def running(engine, links):
 
 
 async def settled() -> None:
-    """Whatever can happen without a commit has happened."""
+    """Wait until everything that needs no commit has happened."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_who_waits_for_results_hears_first_then_workers_then_who_posted(engine, gate):
+async def test_results_are_sent_before_frames_and_replies(engine, gate):
     heard, tickets = [], []
 
     class Reader:
@@ -121,7 +121,7 @@ async def test_who_waits_for_results_hears_first_then_workers_then_who_posted(en
     assert all(ticket.done() for ticket in tickets)
 
 
-async def test_nobody_hears_of_anything_before_it_is_on_disk(engine, gate, links, running):
+async def test_no_reply_or_frame_leaves_before_the_commit(engine, gate, links, running):
     asked = [engine.post(WorkerJoined("ant", 1, "boot", FACTS)), engine.post(SUBMISSION)]
     asked.append(engine.post(WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))))
     with engine.changes.read() as changes:
@@ -138,7 +138,7 @@ async def test_nobody_hears_of_anything_before_it_is_on_disk(engine, gate, links
         assert (set(change.jobs), set(change.workers), change.missed) == ({1}, {"ant"}, False)
 
 
-async def test_what_happens_during_a_commit_is_committed_together_next(engine, gate, running):
+async def test_events_during_a_commit_are_committed_together_next(engine, gate, running):
     first = engine.post(SUBMISSION)
     await settled()
     others = [engine.post(JobPaused(1)), engine.post(SUBMISSION), engine.post(JobCancelled(9))]
@@ -149,7 +149,7 @@ async def test_what_happens_during_a_commit_is_committed_together_next(engine, g
     assert (paused, submitted.job, declined.code) == (Done(), 2, "job_is_over")
 
 
-async def test_too_many_requests_are_declined_and_the_rest_is_heard(engine, gate, running):
+async def test_requests_beyond_the_limit_are_declined(engine, gate, running):
     first = engine.post(SUBMISSION)
     await settled()
     waiting = [asyncio.create_task(engine.request(SUBMISSION)) for _ in range(3)]
@@ -157,13 +157,13 @@ async def test_too_many_requests_are_declined_and_the_rest_is_heard(engine, gate
     refused = await engine.request(SUBMISSION)
     assert isinstance(refused, Declined)
     assert (refused.status, refused.code) == (503, "busy")
-    heard = engine.post(WorkerDrained("ant"))  # the links' news is never declined
+    heard = engine.post(WorkerDrained("ant"))  # events of links are never declined
     assert (len(await gate.let()), len(await gate.let())) == (1, 4)
     assert (await heard).code == "no_such_worker"
     assert [reply.job for reply in await asyncio.gather(first, *waiting)] == [1, 2, 3, 4]
 
 
-async def test_who_asked_may_have_gone(engine, gate, running):
+async def test_cancelled_request_does_not_stop_the_engine(engine, gate, running):
     gone, stays = asyncio.create_task(engine.request(SUBMISSION)), asyncio.create_task(engine.request(SUBMISSION))
     await settled()
     gone.cancel()
@@ -171,7 +171,7 @@ async def test_who_asked_may_have_gone(engine, gate, running):
     assert (await stays).job == 2
 
 
-async def test_a_broken_store_stops_the_engine_and_all_who_wait(engine, gate, running):
+async def test_broken_store_stops_the_engine_and_fails_all_waiters(engine, gate, running):
     broken = StoreBroken("store_broken", "the disk is full", status=503)
     taken = engine.post(SUBMISSION)
     await settled()
@@ -182,7 +182,7 @@ async def test_a_broken_store_stops_the_engine_and_all_who_wait(engine, gate, ru
             await ended
 
 
-async def test_a_mistake_of_the_scheduler_stops_the_engine(engine, running, monkeypatch):
+async def test_scheduler_error_stops_the_engine(engine, running, monkeypatch):
     monkeypatch.setattr(Scheduler, "step", lambda *_: 1 // 0)
     asked = engine.post(SUBMISSION)
     for ended in (running, asked):
@@ -190,7 +190,7 @@ async def test_a_mistake_of_the_scheduler_stops_the_engine(engine, running, monk
             await ended
 
 
-async def test_a_mistake_of_a_watcher_stops_nothing(gate, links, caplog):
+async def test_listener_error_does_not_stop_the_engine(gate, links, caplog):
     heard = []
 
     class Broken:
@@ -217,10 +217,10 @@ async def test_a_mistake_of_a_watcher_stops_nothing(gate, links, caplog):
     await running
     assert len(heard) == 4, "the next listener and the metric of each step"
     errors = [record.exc_info[0] for record in caplog.records if record.levelname == "ERROR"]
-    assert errors == [KeyError, ZeroDivisionError], "once, and not with every step"
+    assert errors == [KeyError, ZeroDivisionError], "logged once, not at every step"
 
 
-async def test_stopping_lets_the_commit_under_way_end_well(engine, gate, running):
+async def test_stop_waits_for_the_running_commit(engine, gate, running):
     taken = engine.post(SUBMISSION)
     await settled()
     waiting = engine.post(SUBMISSION)
@@ -232,7 +232,7 @@ async def test_stopping_lets_the_commit_under_way_end_well(engine, gate, running
         await waiting
 
 
-async def test_time_alone_makes_a_step(engine, gate, links, running):
+async def test_passing_time_causes_a_step(engine, gate, links, running):
     engine.post(MasterStarted(SchedulerSettings(lease_s=0.01)))
     engine.post(WorkerJoined("ant", 1, "boot", FACTS))
     assert len(await gate.let()) == 2
@@ -241,11 +241,11 @@ async def test_time_alone_makes_a_step(engine, gate, links, running):
     assert links.closed == [("ant", 1)]
 
 
-async def test_no_lease_runs_out_while_the_master_stands_still(gate, links):
+async def test_no_lease_ends_while_the_master_is_suspended(gate, links):
     asleep_s = 0.0
 
     class CountsOn(Clock):
-        """The monotonic clock counts while the computer sleeps, as on some systems."""
+        """A monotonic clock that counts while the computer sleeps, as on some systems."""
 
         def __call__(self) -> float:
             return super().__call__() + asleep_s
@@ -255,26 +255,24 @@ async def test_no_lease_runs_out_while_the_master_stands_still(gate, links):
     engine.post(MasterStarted(SchedulerSettings(lease_s=0.05)))
     engine.post(WorkerJoined("ant", 1, "boot", FACTS))
     assert len(await gate.let()) == 2
-    asleep_s = 60.0  # the computer was suspended: the alarm of the lease rings much too late
+    asleep_s = 60.0  # the computer was suspended: the alarm of the lease fires far too late
     assert await gate.let() == [MasterStoodStill()]
     await settled()
     assert links.closed == []
-    assert await gate.let() == []  # nothing was heard for another lease
+    assert await gate.let() == []  # silent for another lease
     await settled()
     assert links.closed == [("ant", 1)]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_clock_that_stood_still_is_set_before_the_first_report_is_taken_in(
-    engine, gate, links, running, monkeypatch
-):
+async def test_stopped_clock_is_set_before_the_first_report_is_stepped(engine, gate, links, running, monkeypatch):
     engine.post(MasterStarted(SchedulerSettings()))
     engine.post(WorkerJoined("ant", 1, "boot", FACTS))
     await gate.let()
     await settled()
     woke_at = time.time() + 3600.0
-    monkeypatch.setattr("time.time", lambda: woke_at)  # the monotonic clock stood still while the computer slept
+    monkeypatch.setattr("time.time", lambda: woke_at)  # the monotonic clock stopped while the computer slept
     report = WorkerReported("ant", 1, Report(1, 0, (), (), Load(2)))
     engine.post(report)
     assert await gate.let() == [MasterStoodStill(), report]
@@ -282,7 +280,7 @@ async def test_a_clock_that_stood_still_is_set_before_the_first_report_is_taken_
     assert engine._clock() >= woke_at
 
 
-def test_news_forgets_the_oldest_of_too_much():
+def test_change_feed_drops_its_oldest_names():
     feed = ChangeFeed()
     with feed.read() as reader:
         for first in (0, MAX_NAMED // 2, MAX_NAMED):
@@ -305,12 +303,12 @@ def test_change_feed_keeps_the_latest_names_for_readers_that_reconnect(monkeypat
     assert not feed.since(marks[1]).missed
     feed.publish(Effects(Grid(), workers=dict.fromkeys(("ant", "bee", "cow"))))
     assert feed.since(marks[3]).missed, "worker ant is forgotten"
-    assert ChangeFeed().since(feed.mark).missed, "of another run"
+    assert ChangeFeed().since(feed.mark).missed, "a mark of another run"
 
 
-def test_the_clock_never_goes_back_nor_stands_still(monkeypatch):
+def test_clock_always_advances(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1000.0)
-    clock = Clock(after=5000.0)  # the wall clock was set back while the master was away
+    clock = Clock(after=5000.0)  # the wall clock was set back while the master was down
     monkeypatch.setattr("time.monotonic", lambda start=clock._monotonic: start)
     times = [clock() for _ in range(100)]
     assert times[0] > 5000.0
@@ -318,7 +316,7 @@ def test_the_clock_never_goes_back_nor_stands_still(monkeypatch):
     assert times[-1] < 5001.0
 
 
-async def test_a_job_from_submission_to_result_and_over_a_restart(tmp_path, links):
+async def test_job_passes_from_submission_to_result_across_a_restart(tmp_path, links):
     url = f"sqlite:///{tmp_path / 'loopline.db'}"
 
     async def one_run(during) -> None:
@@ -354,7 +352,7 @@ async def test_a_job_from_submission_to_result_and_over_a_restart(tmp_path, link
     assert await check(url) == []
 
 
-async def test_reports_without_news_are_in_no_row_until_a_lease_is_due(gate, links):
+async def test_reports_without_news_are_not_logged_until_a_lease_is_due(gate, links):
     now = 1000.0
     engine = Engine(Scheduler(), gate, lambda: now)
 
@@ -367,14 +365,14 @@ async def test_reports_without_news_are_in_no_row_until_a_lease_is_due(gate, lin
     first, second, third = (WorkerReported("ant", 1, Report(seq, 0, (), (), Load(2))) for seq in (1, 2, 3))
     for event in (MasterStarted(SchedulerSettings()), WorkerJoined("ant", 1, "boot", FACTS), first):
         engine.post(event)
-    assert not engine.keep_back(first), "nothing is known of it"
+    assert not engine.keep_back(first), "the worker's first Report is news"
     await turn()
     assert engine.wake_at == 1030.0
     now = 1010.0
     assert engine.keep_back(second)
     now = 1030.0
     assert await turn() == [WorkersHeard({"ant": 20.0}, 30.0 * LONG_LEASES)]
-    assert engine.wake_at == 1040.0, "it will have been silent for a lease then"
+    assert engine.wake_at == 1040.0, "the engine wakes at the end of the lease"
     assert engine.keep_back(third)
     now = engine.wake_at
     assert await turn() == [WorkersHeard({"ant": 30.0}, 30.0)]
@@ -383,7 +381,7 @@ async def test_reports_without_news_are_in_no_row_until_a_lease_is_due(gate, lin
     assert not engine.keep_back(third)
 
 
-async def test_a_checkpoint_is_the_first_event_of_its_step_and_begins_the_log(tmp_path, links):
+async def test_checkpoint_is_the_first_event_of_its_step_and_starts_the_log(tmp_path, links):
     async with open_store(f"sqlite:///{tmp_path / 'loopline.db'}") as store:
         engine = Engine(Scheduler(), store, Clock())
         bound = LogBound(engine, store, keep_s=1e-3)

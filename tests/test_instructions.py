@@ -1,14 +1,14 @@
-"""The scheduler's step and the link's codec do not go back to what they once took: instructions, not seconds."""
+"""Instruction counts of the scheduler's step and the link's codec stay near their records."""
 
 import pytest
 
 from tests.instructions import VERSION, counted, counts_apart, recorded
 
 TOLERANCE = 1.03
-"""Counts do not scatter: this is what all features together may cost while they are off."""
+"""Counts are deterministic: this is the permitted cost of all disabled features together."""
 
 
-def test_nothing_takes_clearly_more_than_was_recorded() -> None:
+def test_no_count_is_clearly_above_its_record() -> None:
     known = recorded()
     if known is None:
         pytest.skip(f"nothing is recorded for Python {VERSION}: python -m tests.instructions --record")
@@ -20,8 +20,8 @@ def test_nothing_takes_clearly_more_than_was_recorded() -> None:
     )
 
 
-def test_the_same_deed_counts_the_same() -> None:
-    def deed() -> int:
+def test_count_of_an_operation_is_repeatable() -> None:
+    def operation() -> int:
         return sum(number for number in range(100))
 
-    assert counted(deed) == counted(deed) > 400
+    assert counted(operation) == counted(operation) > 400

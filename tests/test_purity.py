@@ -1,7 +1,7 @@
 """The scheduler and the worker's core read no clock, draw no randomness, and touch no file, socket or event loop.
 
-A whole grid lives through some hundred steps with each of these patched to raise; and processes with different hash
-seeds live the same life, effect by effect.
+A whole grid runs for some hundred steps with all of these patched to raise, and processes with different hash seeds
+produce the same effects.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.properties.world import Machine, World
 
 ROOT = Path(__file__).parent.parent
 OTHER_SEED = "4242"
-"""Of hashes; this process has one of its own."""
+"""Hash seeds; this process has another one."""
 IMPURE: list[tuple[Any, str]] = [
     *((time, name) for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "sleep")),
     *((random, name) for name in ("random", "randint", "choice", "shuffle", "sample", "uniform", "getrandbits")),
@@ -69,7 +69,7 @@ IMPURE: list[tuple[Any, str]] = [
 
 
 def a_life(policy: str) -> list[str]:
-    """Some hundred steps with everything in them: the effects of each, in words."""
+    """Run some hundred steps with all features; return the effects of each as text."""
     log: list[str] = []
 
     class Witnessed(Scheduler):
@@ -103,7 +103,7 @@ def _machines() -> list[Machine]:
 def _live(grid: World, log: list[str]) -> None:
     for number in range(160):
         turn = number * number + number // 3  # for variety, without randomness
-        awake = list(grid.machines)[: 3 + (number > 70)]  # the last computer is switched on late: its jobs stall
+        awake = list(grid.machines)[: 3 + (number > 70)]  # the last computer starts late, so its jobs stall
         name = awake[turn % len(awake)]
         _users_act(grid, number, turn)
         _machine_acts(grid, name, number, turn)
@@ -111,7 +111,7 @@ def _live(grid: World, log: list[str]) -> None:
         grid.pass_time(number % 4)
         log.append(repr(explain_job(grid.scheduler, 1 + turn % 20)))
     grid.settle()
-    assert len(grid.store.attempts) > 30, "a life in which something happens"
+    assert len(grid.store.attempts) > 30, "the life has enough effects"
     assert {exemption.reason for exemption in grid.store.exemptions.values()} == {"paused", "stalled"}
 
 
@@ -156,7 +156,7 @@ def _spec(number: int) -> JobSpec:
 
 @pytest.fixture(autouse=True, scope="module")
 def _built() -> None:
-    """Pydantic makes models of the API and of the link at their first use, and looks at the environment for that."""
+    """Pydantic builds models of the API and of the link at their first use, and reads the environment then."""
     for model in (Reason, Explanation, Range, Requirements, JobSpec):
         model.model_rebuild()
     for adapter in (link_session._from_worker, link_session._from_master, link_session._result, BATCH):
@@ -164,7 +164,9 @@ def _built() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_a_life_without_clock_chance_files_or_network(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_and_machine_use_no_clock_randomness_files_or_network(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         for owner, name in IMPURE:
             patch.setattr(owner, name, _forbidden(name))
@@ -172,7 +174,7 @@ def test_a_life_without_clock_chance_files_or_network(policy: str, monkeypatch: 
     assert len(log) > 300
 
 
-def test_what_is_forbidden_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patched_functions_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", _forbidden("time"))
         patch.setattr(Scheduler, "wake_at", property(lambda self: time.time()))
@@ -193,8 +195,8 @@ def pure_modules() -> Iterator[ModuleType]:
             yield importlib.import_module(found.name)
 
 
-def test_no_pure_module_holds_what_is_impure() -> None:
-    """So that ``from time import time`` does not slip past the patches above."""
+def test_no_pure_module_imports_an_impure_function() -> None:
+    """Otherwise ``from time import time`` would escape the patches above."""
     impure = {id(getattr(owner, name)) for owner, name in IMPURE} | {
         id(module) for module in (time, random, secrets, os, socket, subprocess, threading, datetime, asyncio, uuid)
     }
@@ -205,7 +207,7 @@ def test_no_pure_module_holds_what_is_impure() -> None:
         assert not held, f"{module.__name__} holds {held}"
 
 
-def test_two_processes_with_different_hash_seeds_decide_alike() -> None:
+def test_decisions_do_not_depend_on_the_hash_seed() -> None:
     other = subprocess.Popen(
         [sys.executable, "-m", "tests.test_purity"],
         cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": OTHER_SEED}, stdout=subprocess.PIPE, text=True,

@@ -1,4 +1,4 @@
-"""Row files: what stands in their lines is what the same rows would be inline, wherever and however they are read."""
+"""Row files: their lines give the same tasks as equal inline rows, at any offset and in any read order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def declined(files: RowFiles, spec: JobSpec) -> LooplineError:
 
 @settings(PATIENT)
 @given(rows=rows_of_any_kind, block_bytes=st.integers(1, 200))
-def test_tasks_of_a_row_file_are_those_of_the_same_rows_inline(
+def test_tasks_of_a_row_file_equal_those_of_inline_rows(
     rows: list[dict[str, Any]], block_bytes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     asyncio.run(compare(rows, block_bytes, Blobs(FolderStore(tmp_path_factory.mktemp("files")), 2**30, 0)))
@@ -79,7 +79,7 @@ async def compare(rows: list[dict[str, Any]], block_bytes: int, blobs: Blobs) ->
         inline = JobSpec(command=COMMAND, parameters=Table(rows=rows), size=10)
         spec, remarks = await with_rows_counted(files, job(await put(blobs, b"".join(map(write_row, rows))), size=10))
         _, of_inline = await with_rows_counted(files, inline)
-        assert bool(remarks) == bool(of_inline), "misspelt names are noticed alike"
+        assert bool(remarks) == bool(of_inline), "misspelt names are detected in both"
         assert spec.task_count == len(rows)
         numbers = range(1, len(rows) + 1)
         lines = await files.rows(spec, numbers)
@@ -102,7 +102,7 @@ def run(spec: JobSpec, number: int) -> Run:
     block_bytes=st.integers(1, 60),
     data=st.data(),
 )
-def test_lines_are_found_wherever_blocks_end(
+def test_lines_are_found_across_block_boundaries(
     lines: list[bytes], ends: bool, block_bytes: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "file"
@@ -130,13 +130,13 @@ def test_lines_are_found_wherever_blocks_end(
         (b"", "is empty"),
     ],
 )
-async def test_what_is_wrong_is_told_with_its_line(blobs: Blobs, content: bytes, message: str) -> None:
+async def test_error_in_a_row_file_names_its_line(blobs: Blobs, content: bytes, message: str) -> None:
     error = await declined(RowFiles(blobs, 10), job(await put(blobs, content)))
     assert message in error.message
     assert len(error.message) < 1000
 
 
-async def test_values_put_in_more_than_once_count_more_than_once(blobs: Blobs) -> None:
+async def test_value_used_twice_counts_twice_towards_the_size(blobs: Blobs) -> None:
     sha256 = await put(blobs, b'{"b": "%s"}\n' % (b"x" * 9_000))
     files = RowFiles(blobs, 10)
     spec = JobSpec(command=["{b}"] * 20, parameters=RowFile(file=f"sha256:{sha256}"))
@@ -144,7 +144,7 @@ async def test_values_put_in_more_than_once_count_more_than_once(blobs: Blobs) -
     assert "have 20" in (await declined(files, spec.model_copy(update={"command": ["{b}"] * 22}))).message
 
 
-async def test_a_count_is_held_against_the_file(blobs: Blobs) -> None:
+async def test_count_is_compared_with_the_file(blobs: Blobs) -> None:
     files, sha256 = RowFiles(blobs, 3), await put(blobs, b'{"a": 1}\n' * 3)
     assert (
         (await with_rows_counted(files, job(sha256)))[0]
@@ -156,7 +156,7 @@ async def test_a_count_is_held_against_the_file(blobs: Blobs) -> None:
     assert (await declined(files, job("0" * 64))).code == "missing_file"
 
 
-async def test_calls_that_share_tasks_are_held_against_the_file(blobs: Blobs) -> None:
+async def test_number_of_chunked_calls_is_compared_with_the_file(blobs: Blobs) -> None:
     files, sha256 = RowFiles(blobs, 10), await put(blobs, b'{"call": "x"}\n' * 3)
 
     def calling(calls: int) -> JobSpec:
@@ -168,7 +168,7 @@ async def test_calls_that_share_tasks_are_held_against_the_file(blobs: Blobs) ->
         assert (await declined(files, calling(calls))).code == "wrong_count"
 
 
-async def test_names_that_no_row_has_are_told(blobs: Blobs) -> None:
+async def test_unknown_parameter_names_are_reported(blobs: Blobs) -> None:
     files = RowFiles(blobs, 10)
     sha256 = await put(blobs, b'{"seed": 1}\n{"seed": 2, "lr": 0.1}\n')
     spec = JobSpec(command=["t", "{sede}", "{lr}", "${HOME}"], parameters=RowFile(file=f"sha256:{sha256}"))
@@ -176,11 +176,11 @@ async def test_names_that_no_row_has_are_told(blobs: Blobs) -> None:
     assert "{sede}" in remark
     assert "did you mean {seed}?" in remark
     assert (await with_rows_counted(files, JobSpec(command=["t", "{x}"])))[1] == [], (
-        "without a sweep, braces are the program's"
+        "without a sweep, braces belong to the program"
     )
 
 
-async def test_a_run_whose_file_is_gone_or_spoilt_keeps_saying_so(blobs: Blobs, tmp_path: Path) -> None:
+async def test_run_with_a_missing_or_damaged_row_file_stays_incomplete(blobs: Blobs, tmp_path: Path) -> None:
     files, sha256 = RowFiles(blobs, 10), await put(blobs, b'{"a": 1}\n{"a": 2}\n')
     spec, _ = await with_rows_counted(files, job(sha256))
     assign = Assign(1, 1, (run(spec, 2),))
@@ -191,10 +191,10 @@ async def test_a_run_whose_file_is_gone_or_spoilt_keeps_saying_so(blobs: Blobs, 
     path.unlink()
     assert await files.complete(assign) == assign
     assert await files.rows(spec, [1]) == {}
-    assert task_at(spec, 1).command == tuple(COMMAND), "what is gone is shown as it was submitted"
+    assert task_at(spec, 1).command == tuple(COMMAND), "a task without its row is shown as submitted"
 
 
-async def test_whoever_hangs_up_is_counted_for_no_longer(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counting_stops_when_the_client_disconnects(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     read, begun = [], asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Subscriptions to results, where what is read from disk and what is told of a commit overtake one another."""
+"""Subscriptions to results, when reads from disk and notifications of commits overtake each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOW = 5.0
 
 
 def commit(*numbers: int) -> Effects:
-    """A step in which these tasks of job 1 have succeeded."""
+    """Return the effects of a step in which these tasks of job 1 succeed."""
     effects = Effects(Grid(now=NOW))
     for number in numbers:
         task = Task(1, number, TaskState.SUCCEEDED, attempts=1, winner=1, finished_at=NOW)
@@ -20,7 +20,7 @@ def commit(*numbers: int) -> Effects:
     return effects
 
 
-def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_again() -> None:
+def test_result_read_before_its_commit_notification_is_not_repeated() -> None:
     sent, behind, subscriptions = list[int](), list[Subscription[int]](), Subscriptions()
 
     def put(_subscription: Subscription[int], ends: list[int], _over: JobState | None) -> bool:
@@ -36,11 +36,11 @@ def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_aga
     subscriptions.open(has_not)
     subscriptions.on_commit(commit(1, 2))
     assert sent == [1, 2]
-    assert (behind, has_read.cursor, has_read.is_live) == ([has_read], (NOW, 2), False), "it looks at the disk again"
+    assert (behind, has_read.cursor, has_read.is_live) == ([has_read], (NOW, 2), False), "it reads from disk again"
     assert (has_not.cursor, has_not.is_live) == ((NOW, 2), True)
 
 
-def test_a_follower_at_fault_reads_from_disk_and_the_others_are_served() -> None:
+def test_failing_follower_reads_from_disk_and_others_are_served() -> None:
     sent, behind, subscriptions = list[int](), list[Subscription[int]](), Subscriptions()
 
     def put(_subscription: Subscription[int], ends: list[int], _over: JobState | None) -> bool:
@@ -57,7 +57,7 @@ def test_a_follower_at_fault_reads_from_disk_and_the_others_are_served() -> None
     assert (sent, behind, broken.cursor) == ([1, 2], [broken], (0.0, 0))
 
 
-def test_a_result_is_made_once_for_all_who_follow() -> None:
+def test_result_is_built_once_for_all_followers() -> None:
     sent, made, subscriptions = list[list[int]](), list[int](), Subscriptions()
 
     def put(_subscription: Subscription[int], ends: list[int], _over: JobState | None) -> bool:
@@ -73,4 +73,4 @@ def test_a_result_is_made_once_for_all_who_follow() -> None:
     subscriptions.on_commit(commit(1, 2))
     assert made == [1, 2]
     assert sent == [[1, 2]] * 3
-    assert sent[0] is sent[1] is sent[2], "so that it is written once, too"
+    assert sent[0] is sent[1] is sent[2], "so that it is encoded only once"

@@ -1,4 +1,4 @@
-"""A command that begins as a fork is to its caller what one is that is started."""
+"""To its caller, a forked command behaves like a started one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands are started")
 
 
-def test_it_says_and_returns_the_same(tmp_path: Path) -> None:
+def test_forked_command_has_the_same_output_and_exit_code(tmp_path: Path) -> None:
     forked, started = (
         subprocess.run([*start, "replay", "--", "none.db"], cwd=tmp_path, capture_output=True, text=True, check=False)
         for start in (starting("loopline"), [sys.executable, "-m", "loopline"])
@@ -25,7 +25,7 @@ def test_it_says_and_returns_the_same(tmp_path: Path) -> None:
     assert (forked.returncode, "none.db" in forked.stderr) == (2, True)
 
 
-def test_it_has_the_folder_and_the_streams_of_its_caller(tmp_path: Path) -> None:
+def test_forked_command_has_the_folder_and_streams_of_its_caller(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text("[1]")
     for words, given in ((["--compact", "one.json"], None), (["--compact"], "[1]")):
         done = subprocess.run(
@@ -38,14 +38,14 @@ def test_it_has_the_folder_and_the_streams_of_its_caller(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_it_after_a_signal(signum: signal.Signals) -> None:
+def test_forked_command_leaves_no_process_after_a_signal(signum: signal.Signals) -> None:
     command = starting("tests.says_ready")
     with subprocess.Popen(command, cwd=ROOT, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as running:
         assert running.stdin
         assert running.stdout
         assert running.stdout.readline() == b"ready\n"
         running.send_signal(signum)
-        assert running.stdout.read() == b"", "until the last one has closed it, while its stdin stays open"
+        assert running.stdout.read() == b"", "end of file after all processes have closed it, while stdin stays open"
         assert running.wait() == -signum
 
 
@@ -59,7 +59,7 @@ print([done.returncode, done.stdout, done.stderr])
 """
 
 
-def test_fork_of_a_process_has_its_imports_and_runs_code_as_a_start_would() -> None:
-    """In a process without threads, as the run's first one: a fork of one with threads may wait for them forever."""
+def test_fork_has_the_imports_and_runs_code_like_a_new_process() -> None:
+    """In a process without threads, like the first of a run: a fork of a threaded process may deadlock."""
     done = subprocess.run([sys.executable, "-c", FORKS_ITSELF], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[0, 'asked\\n__main__ True\\n', '']\n", "")

@@ -1,10 +1,10 @@
-"""Commands begin as forks of a process that has imported the command line, for imports are most of a start.
+"""Commands are forked from a process that has imported the command line, since imports take most of a start.
 
-So do the processes of pytest-xdist, as forks of the one that has imported the suite for them all.
+The processes of pytest-xdist are forked too, from the process that has imported the suite.
 
-What runs has the caller's streams, folder, environment and signals, and processes of its own. That
-`python -m loopline` is a start is what tests/docs/test_tutorial.py, tests/live/test_local.py and
-tests/cli/test_commands.py say.
+A command has the caller's streams, folder, environment and signals, and its own processes. Real starts of
+`python -m loopline` are tested by tests/docs/test_tutorial.py, tests/live/test_local.py and
+tests/cli/test_commands.py.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _CLIENT = Path(__file__).with_name("warm_client.py")
 
 
 def starting(module: str) -> list[str]:
-    """Return how a command line begins that does what ``python -m module`` does."""
+    """Return the first words of a command line that does the same as ``python -m module``."""
     if sys.platform != "linux":
         return [sys.executable, "-m", module]
     return [sys.executable, "-I", "-S", str(_CLIENT), _address(), module]
 
 
 def python_as_this_process() -> list[str]:
-    """Return what does as ``python`` in ``python -u -c CODE``: CODE is run by a fork of this process as it is now."""
+    """Return a substitute for ``python`` in ``python -u -c CODE``: a fork of this process runs CODE."""
 
     def serve(listener: socket.socket) -> None:
         if os.fork() == 0:
@@ -57,7 +57,7 @@ def python_as_this_process() -> list[str]:
 
 @cache
 def _address() -> str:
-    """Where the process listens that commands are forked from; there is one for each process of the suite."""
+    """Return the address of the process that forks commands; each process of the suite has one."""
     return _served_by(lambda listener: FORKS.Process(target=_serve_commands, args=(listener,), daemon=True).start())
 
 
@@ -73,7 +73,7 @@ def _served_by(start: Callable[[socket.socket], None]) -> str:
 
 
 def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a fork has this to do at its end, too
+    if os.getpid() == owner:  # a fork must do this at its exit too
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -86,10 +86,10 @@ def _serve_commands(listener: socket.socket) -> None:
 
 
 def _serve(listener: socket.socket) -> NoReturn:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves none behind
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves no process behind
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how an attendant ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit code of an attendant is not used
     while True:
         link, _ = listener.accept()
         if os.fork() == 0:
@@ -99,7 +99,7 @@ def _serve(listener: socket.socket) -> NoReturn:
 
 
 def _attend(link: socket.socket) -> NoReturn:
-    """In a fork: have another one run what is asked for, and tell how it ends. Who goes away takes it along."""
+    """In a fork: let another fork run the command, and report its end; a caller that disconnects ends it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     length, streams, _, _ = socket.recv_fds(link, 4, 3)
     size = int.from_bytes(length, "big")
@@ -110,7 +110,7 @@ def _attend(link: socket.socket) -> NoReturn:
     for stream in streams:
         os.close(stream)
     ended = os.pidfd_open(process)
-    with suppress(OSError):  # a caller that is gone already: the end of the link says so
+    with suppress(OSError):  # the caller is gone already, as the closed link shows
         link.sendall(process.to_bytes(4, "big"))
     ready, _, _ = select.select([ended, link], [], [])
     if ended not in ready:
@@ -124,12 +124,12 @@ def _attend(link: socket.socket) -> NoReturn:
 
 
 def _run(module: str, words: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> int:
-    """In the fork of the fork: what a shell and an interpreter would prepare, then the module; its exit code."""
+    """In the second fork: prepare the process like a shell and an interpreter, run the module, return the code."""
     os.setpgid(0, 0)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1)
-    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]  # it is closed: who needs one starts one
+    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]  # closed: started again when needed
     current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may have no children
     os.chdir(folder)
     os.environ.clear()
@@ -158,7 +158,7 @@ def _main(module: str, words: list[str]) -> int:
         sys.argv = [module, *words]
         for known in (module, f"{module}.__main__"):
             if not hasattr(sys.modules.get(known), "__path__"):
-                sys.modules.pop(known, None)  # runpy warns of what was imported before
+                sys.modules.pop(known, None)  # runpy warns about modules imported before
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):
@@ -166,7 +166,7 @@ def _main(module: str, words: list[str]) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         traceback.print_exc()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as an interpreter ends then
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # like the exit of an interpreter
         os.kill(os.getpid(), signal.SIGINT)
         return 1
     except BaseException:
@@ -176,8 +176,8 @@ def _main(module: str, words: list[str]) -> int:
 
 
 def _become(file: str, command: list[str]) -> NoReturn:
-    """Go on as another program of ours, as `os.execv` would. A worker is started anew: where it looks for a token
-    follows from the HOME in which it is imported.
+    """Continue as another program of ours, like `os.execv`. A worker is really started: the place of its token
+    depends on HOME at the time of its import.
     """
     if command[:3] != [sys.executable, "-P", "-m"] or command[3] == "loopline_worker":
         os.execve(file, command, os.environ)

@@ -1,6 +1,6 @@
-"""Have the process at a socket run a module with these words, as `python -m` would: see warm.py.
+"""Let the process at a socket run a module with these arguments, as `python -m` would: see warm.py.
 
-It imports nothing that the interpreter does not have anyway, for its start is what is saved.
+It imports only modules that the interpreter has loaded already, to keep its start fast.
 """
 
 import _signal

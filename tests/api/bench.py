@@ -1,4 +1,4 @@
-"""A real master in this process, on a free port, and workers that only say that they have done what they are told."""
+"""A real master in this process, on a free port, and fake workers that report results without running commands."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Answer:
     status: int
     headers: Any
     content: bytes
-    body: Any  # where it is JSON
+    body: Any  # the decoded JSON, if it is JSON
 
 
 @dataclass
 class Bench:
-    """A master, and a client of every role."""
+    """A master, and a client of each role."""
 
     url: str
     parts: Parts
@@ -48,11 +48,11 @@ class Bench:
         return int(self.url.rpartition(":")[2])
 
     def pass_time(self, seconds: float) -> None:
-        """Put the master's clock forward: by less than a minute in all, or the master restarts."""
+        """Advance the master's clock, by less than a minute in total, or the master restarts."""
         self.parts[Clock]._start += seconds
 
     async def ask(self, method: str, path: str, role: str | None = "admin", **more: Any) -> Answer:
-        """``role``: whose token; None: without one."""
+        """Send a request with the token of ``role``; None: without a token."""
         headers = {**self.headers(role), **more.pop("headers", {})}
         async with self.http.request(method, self.address(path), headers=headers, **more) as response:
             content = await response.read()
@@ -76,12 +76,12 @@ class Bench:
         return {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
 
     def address(self, path: str) -> str:
-        """Of a path below the API's prefix; ``//healthz`` is one that is not."""
+        """Return the URL of a path below the API's prefix, or of ``//healthz`` outside it."""
         return self.url + (path[1:] if path.startswith("//") else f"/api/v1{path}")
 
     @asynccontextmanager
     async def stream(self, path: str, role: str = "admin") -> AsyncIterator[aiohttp.StreamReader]:
-        """An answer that goes on."""
+        """Open a streamed response."""
         async with self.http.get(self.address(path), headers=self.headers(role)) as response:
             assert response.status == 200, await response.text()
             yield response.content
@@ -90,7 +90,7 @@ class Bench:
     async def worker(
         self, name: str = "w1", slots: int = 4, facts: Facts = FACTS, **more: Any
     ) -> AsyncIterator[FakeWorker]:
-        """A worker that is connected and has reported."""
+        """Run a fake worker that is connected and has reported."""
         async with self.http.ws_connect(self.address("/link"), headers=self.headers("worker")) as socket:
             worker = FakeWorker(socket, WorkerSession(name, "boot", facts), Load(slots), **more)
             await worker.open()
@@ -103,7 +103,7 @@ class Bench:
 
 @asynccontextmanager
 async def webhook_receiver(hear: Callable[[web.Request], Awaitable[None]]) -> AsyncIterator[str]:
-    """Accept whatever is posted, and yield the address."""
+    """Accept all POST requests, and yield the address."""
 
     async def answer(request: web.Request) -> web.Response:
         await hear(request)
@@ -122,7 +122,7 @@ async def webhook_receiver(hear: Callable[[web.Request], Awaitable[None]]) -> As
 
 @asynccontextmanager
 async def running_master(folder: Path, known: dict[str, str] | None = None, **settings: Any) -> AsyncIterator[Bench]:
-    """``known``: tokens that the folder's database has for each role."""
+    """Run a master; ``known``: tokens that the folder's database already has for each role."""
     async with (
         serving(MasterSettings(data_dir=folder, port=0, **settings)) as master,
         aiohttp.ClientSession() as http,
@@ -138,7 +138,7 @@ class FakeWorker:
     socket: aiohttp.ClientWebSocketResponse
     session: WorkerSession
     load: Load
-    does: Callable[[Run], Result | None] = lambda run: done(run)  # None: goes on for ever
+    does: Callable[[Run], Result | None] = lambda run: done(run)  # None: runs forever
     holding: dict[Any, Run] = field(default_factory=dict)
 
     async def open(self) -> None:
@@ -165,7 +165,7 @@ class FakeWorker:
             await self.report()
 
     async def look_again(self) -> bool:
-        """Report what is done by now; False: nothing is."""
+        """Report attempts that have ended; return whether there were any."""
         results = [result for run in list(self.holding.values()) if (result := self.does(run))]
         for result in results:
             del self.holding[result.attempt]
@@ -179,7 +179,7 @@ def done(run: Run, stdout: bytes = b"done\n", **more: Any) -> Result:
 
 
 async def until(fact: Callable[[], Any], within_s: float = 20.0) -> Any:
-    """The first true answer; tests wait for facts."""
+    """Return the first true answer of ``fact``, which is polled."""
     async with asyncio.timeout(within_s):
         while not (answer := await fact()):
             await asyncio.sleep(0.01)

@@ -22,12 +22,12 @@ def _no_settings_of_ours() -> Iterator[None]:
 
 
 _BEGUN: list[tuple[Path, dict[str, str]]] = []
-"""What a first start leaves behind, with a token of each role: it is made once a process."""
+"""Make the files of a first start, with a token of each role, once per process."""
 
 
 @pytest.fixture
 async def master(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
-    """A master that has nothing, but is not the first on its data: to make those is a third of a start."""
+    """An empty master whose data folder exists already: creating it takes a third of a start."""
     if not _BEGUN:
         folder = tmp_path_factory.mktemp("begun") / "master"
         async with running_master(folder) as first:

@@ -1,4 +1,4 @@
-"""What clients of HTTP expect of an answer: HEAD, tags, times with their zone, an address of what is new."""
+"""HTTP conventions of responses: HEAD, ETags, times with their zone, Location of new resources."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_head_answers_as_get_does_without_a_body(shared_master: Bench, pat
     assert (await ask(shared_master, "HEAD", "/jobs/999999")).status == 404
 
 
-async def test_a_tag_spares_the_second_reading(shared_master: Bench) -> None:
+async def test_matching_etag_returns_not_modified(shared_master: Bench) -> None:
     job = await shared_master.submit()
     first = await ask(shared_master, "GET", f"/jobs/{job}")
     again = await ask(shared_master, "GET", f"/jobs/{job}", **{"If-None-Match": first.headers["ETag"]})
@@ -52,7 +52,7 @@ async def test_a_tag_spares_the_second_reading(shared_master: Bench) -> None:
     assert (changed.status, changed.body["state"]) == (200, "cancelled")
 
 
-async def test_a_submission_says_where_its_job_is(shared_master: Bench) -> None:
+async def test_submission_returns_the_location_of_its_job(shared_master: Bench) -> None:
     made = await shared_master.ask("POST", "/jobs", json={"command": ["a"]})
     there = await shared_master.ask("GET", "/" + made.headers["Location"])
     assert there.body["id"] == made.body["id"]
@@ -65,7 +65,7 @@ async def test_times_are_rfc_3339_in_utc(shared_master: Bench) -> None:
     assert rfc3339(JobView.model_validate_json(answer.content).submitted_at) == answer.body["submitted_at"]
 
 
-async def test_results_that_come_at_once_are_one_answer_and_a_stream_begins_without_them(
+async def test_available_results_are_one_response_and_streams_start_without_any(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 3600.0)
@@ -78,24 +78,24 @@ async def test_results_that_come_at_once_are_one_answer_and_a_stream_begins_with
     monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 0.0)
     job = await shared_master.submit()
     async with shared_master.stream(f"/jobs/{job}/results") as content, shared_master.worker():
-        assert (await content.readline()).endswith(b"}\n"), "it has begun before there was a worker"
+        assert (await content.readline()).endswith(b"}\n"), "the stream started before a worker joined"
 
 
 @pytest.mark.parametrize(
     "moment", ["2026-01-31T08:15:30Z", "2026-01-31T09:15:30.000+01:00", "1769847330", "1.769847330e9"]
 )
-async def test_a_moment_may_be_given_either_way(shared_master: Bench, moment: str) -> None:
+async def test_times_can_be_given_as_seconds_or_rfc_3339(shared_master: Bench, moment: str) -> None:
     answer = await shared_master.get("/timeline", params={"until": moment})
     assert answer["until"] == 1769847330.0
 
 
 @pytest.mark.parametrize("moment", ["2026-01-31T08:15:30", "yesterday", "2026-01-31", "-1", "nan"])
-async def test_a_moment_without_a_zone_is_refused(shared_master: Bench, moment: str) -> None:
+async def test_time_without_a_zone_is_refused(shared_master: Bench, moment: str) -> None:
     answer = await shared_master.ask("GET", "/timeline", params={"until": moment})
     assert (answer.status, answer.body["errors"][0]["at"]) == (422, "parameters.until")
 
 
-async def test_an_archive_goes_on_where_a_file_is_missing(shared_master: Bench) -> None:
+async def test_archive_lists_missing_files_and_contains_the_others(shared_master: Bench) -> None:
     job = await finished(shared_master, {"a": "here", "b": "gone"})
     lost: Any = (await shared_master.get(f"/jobs/{job}/tasks/1/outputs"))["items"]
     path = shared_master.parts[Blobs].find(next(file["sha256"] for file in lost if file["path"] == "b"))
@@ -106,7 +106,7 @@ async def test_an_archive_goes_on_where_a_file_is_missing(shared_master: Bench) 
     assert archive.read("MISSING.txt").startswith(b"1/b: ")
 
 
-async def test_viewers_share_an_answer_that_is_as_new_as_what_they_heard_of(
+async def test_viewers_share_a_response_as_new_as_their_mark(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
@@ -128,11 +128,11 @@ async def test_viewers_share_an_answer_that_is_as_new_as_what_they_heard_of(
     assert await asyncio.gather(*[newest(before) for _ in range(5)]) == [first] * 5
     assert len(asked) == 1
     second = await shared_master.submit()
-    assert await newest(feed.mark) == second, "what was kept is too old"
-    assert (await newest(before), len(asked)) == (second, 2), "what is newer than needed is as good"
+    assert await newest(feed.mark) == second, "the kept response is too old"
+    assert (await newest(before), len(asked)) == (second, 2), "a response newer than needed is reused"
     for exact in ("", "another-1"):
         await newest(exact)
-    assert len(asked) == 4, "no mark of this master, no sharing"
+    assert len(asked) == 4, "requests without a mark of this master share no response"
     refused = await ask(shared_master, "GET", "/jobs?cursor=x", **{SEEN: before})
     assert (refused.status, await newest(before, "&sort=id") > 0) == (400, True)
     monkeypatch.setattr(shared_answers, "OLDEST_S", 0.0)
@@ -140,7 +140,7 @@ async def test_viewers_share_an_answer_that_is_as_new_as_what_they_heard_of(
     assert len(asked) == 7
 
 
-async def test_a_shared_answer_is_for_those_who_may_ask(shared_master: Bench) -> None:
+async def test_shared_response_requires_the_right_role(shared_master: Bench) -> None:
     seen = {SEEN: shared_master.parts[ChangeFeed].mark}
     assert (await shared_master.ask("GET", "/jobs", "reader", headers=seen)).status == 200
     assert (await shared_master.ask("GET", "/jobs", "worker", headers=seen)).status == 403

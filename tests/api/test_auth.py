@@ -1,4 +1,4 @@
-"""Every route asks for a token of the right role."""
+"""Every route requires a token of the right role."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def path_of(operation: Operation) -> str:
     return path.removeprefix("/api/v1") if path.startswith("/api/v1") else f"/{path}"
 
 
-def test_only_what_must_be_open_is_open() -> None:
+def test_only_the_listed_routes_are_open() -> None:
     assert {operation.path for operation in all_operations() if not operation.access} == OPEN
 
 
-async def test_every_route_refuses_those_who_may_not(master: Bench) -> None:
+async def test_every_route_refuses_other_roles(master: Bench) -> None:
     for operation in all_operations():
         if not operation.access:
             assert (await master.ask(operation.method, path_of(operation), None)).status not in (401, 403)
@@ -70,17 +70,17 @@ async def test_every_route_refuses_those_who_may_not(master: Bench) -> None:
         assert (await master.ask(operation.method, path_of(operation), None, headers=wrong)).status in (401, 429)
 
 
-async def test_every_route_lets_those_in_who_may(master: Bench) -> None:
+async def test_every_route_admits_the_permitted_roles(master: Bench) -> None:
     for operation in all_operations():
         for role in operation.access:
             request = master.http.request(
                 operation.method, master.address(path_of(operation)), headers=master.headers(role)
             )
-            async with request as response:  # some answers have no end
+            async with request as response:  # some responses are endless
                 assert response.status not in (401, 403), (operation.path, role)
 
 
-async def test_a_refusal_says_how_to_get_in(master: Bench) -> None:
+async def test_refusal_says_how_to_authenticate(master: Bench) -> None:
     answer = await master.ask("GET", "/jobs", None)
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert answer.headers["Content-Type"].startswith("application/problem+json")
@@ -88,11 +88,11 @@ async def test_a_refusal_says_how_to_get_in(master: Bench) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "bearer\tx", "Bearer \u00fc", "ll_x_y"])
-async def test_what_is_no_token_is_refused(master: Bench, header: str) -> None:
+async def test_malformed_token_is_refused(master: Bench, header: str) -> None:
     assert (await master.ask("GET", "/jobs", None, headers={"Authorization": header})).status == 401
 
 
-async def test_users_steer_their_own_jobs_only(master: Bench) -> None:
+async def test_users_can_change_only_their_own_jobs(master: Bench) -> None:
     theirs, ours = await master.submit("admin"), await master.submit("user")
     for verb in ("pause", "resume", "cancel", "retry"):
         assert (await master.ask("POST", f"/jobs/{theirs}/{verb}", "user")).status == 403, verb
@@ -100,7 +100,7 @@ async def test_users_steer_their_own_jobs_only(master: Bench) -> None:
         assert (await master.ask("POST", f"/jobs/{ours}/{verb}", "admin")).status in (200, 409), verb
 
 
-async def test_a_revoked_token_is_of_no_use_from_then_on(master: Bench) -> None:
+async def test_revoked_token_is_refused(master: Bench) -> None:
     made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "reader"})).body
     master.tokens["eve"] = made["secret"]
     assert (await master.get("/whoami", "eve"))["name"] == "eve"
@@ -112,7 +112,7 @@ async def test_a_revoked_token_is_of_no_use_from_then_on(master: Bench) -> None:
     assert (await master.ask("POST", "/tokens/abc/revoke")).status == 404
 
 
-async def test_what_a_token_has_opened_ends_when_it_is_revoked(master: Bench) -> None:
+async def test_streams_and_links_end_when_their_token_is_revoked(master: Bench) -> None:
     job, ids = await master.submit(), dict[str, str]()
     for role in ("reader", "worker"):
         made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": role})).body
@@ -141,9 +141,7 @@ async def test_what_a_token_has_opened_ends_when_it_is_revoked(master: Bench) ->
             other.cancel()
 
 
-async def test_a_token_that_has_expired_is_of_no_use_and_what_it_opened_ends(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_token_is_refused_and_its_streams_end(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "reader", "expires_s": 3600})).body
     master.tokens["eve"] = made["secret"]
     own, now = master.parts[Auth], time.time()
@@ -158,7 +156,7 @@ async def test_a_token_that_has_expired_is_of_no_use_and_what_it_opened_ends(
     assert await own.by_secret(master.tokens["reader"])
 
 
-async def test_what_a_token_opened_ends_at_the_moment_at_which_it_expires() -> None:
+async def test_streams_end_at_the_expiry_of_their_token() -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
     times = TokenTimes(Mock(), ended.put_nowait)
     for _ in range(2):
@@ -171,7 +169,7 @@ async def test_what_a_token_opened_ends_at_the_moment_at_which_it_expires() -> N
     assert ended.empty()
 
 
-async def test_a_list_of_tokens_tells_the_last_use(master: Bench) -> None:
+async def test_list_of_tokens_shows_the_last_use(master: Bench) -> None:
     made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "scraper"})).body
     assert (made["used_at"], made["used_from"], made["expires_at"]) == (None, "", None)
     master.tokens["eve"] = made["secret"]
@@ -181,7 +179,7 @@ async def test_a_list_of_tokens_tells_the_last_use(master: Bench) -> None:
     assert listed[made["id"]]["used_at"] >= made["created_at"]
 
 
-async def test_the_audit_log_tells_who_did_what(master: Bench) -> None:
+async def test_audit_log_names_user_and_action(master: Bench) -> None:
     job = await master.submit("user")
     await master.get(f"/jobs/{job}", "user")
     await master.ask("POST", f"/jobs/{job}/cancel", "admin")
@@ -196,19 +194,17 @@ async def test_the_audit_log_tells_who_did_what(master: Bench) -> None:
     assert [one["did"] for one in first["items"]] == ["submit_job"]
 
 
-async def test_audit_log_has_no_reading(master: Bench) -> None:
+async def test_audit_log_has_no_read_requests(master: Bench) -> None:
     await master.ask("HEAD", f"/files/{'0' * 64}", "reader")
     await master.ask("HEAD", "/jobs", "reader")
     assert (await master.get("/audit-log?who=the-reader"))["items"] == []
 
 
-async def test_what_a_step_does_is_in_the_audit_log_with_its_commit(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def apart(deed: Deed) -> None:
-        raise AssertionError(f"{deed.did} was noted in a transaction of its own")
+async def test_audit_log_entry_is_in_the_commit_of_its_step(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def note_separately(action: Deed) -> None:
+        raise AssertionError(f"{action.did} was noted in a transaction of its own")
 
-    monkeypatch.setattr(master.parts[Store].audit_log, "note", apart)
+    monkeypatch.setattr(master.parts[Store].audit_log, "note", note_separately)
     job = await master.submit("user")
     await master.ask("POST", f"/jobs/{job}/cancel", "user")
     assert (await master.ask("POST", f"/jobs/{job}/pause", "user")).status == 409
@@ -216,7 +212,7 @@ async def test_what_a_step_does_is_in_the_audit_log_with_its_commit(
     assert [(one["did"], one["on"]) for one in found] == [("cancel_job", str(job)), ("submit_job", str(job))]
 
 
-async def test_the_audit_log_forgets(master: Bench) -> None:
+async def test_old_entries_leave_the_audit_log(master: Bench) -> None:
     log = master.parts[Store].audit_log
     first = Deed(1.0, "x", "user", token="", address="", did="first", on="", keep_s=10.0)
     await log.note(first)
@@ -224,13 +220,13 @@ async def test_the_audit_log_forgets(master: Bench) -> None:
     assert [one.did for one in (await log.page(who="x")).items] == ["second"]
 
 
-async def test_the_audit_log_forgets_little_at_once(master: Bench) -> None:
+async def test_old_audit_log_entries_are_deleted_in_small_batches(master: Bench) -> None:
     log = master.parts[Store].audit_log
-    deed = Deed(1.0, "x", "user", token="", address="", did="old", on="", keep_s=10.0)
+    action = Deed(1.0, "x", "user", token="", address="", did="old", on="", keep_s=10.0)
     for _ in range(102):
-        await log.note(deed)
+        await log.note(action)
     for left in (2, 0):
-        await log.note(replace(deed, at=12.0, did="new"))
+        await log.note(replace(action, at=12.0, did="new"))
         old = [one for one in (await log.page(who="x", limit=200)).items if one.did == "old"]
         assert len(old) == left
 
@@ -246,9 +242,7 @@ async def _until_closed(socket: aiohttp.ClientWebSocketResponse) -> None:
         pass
 
 
-async def test_a_token_revoked_while_it_is_looked_up_is_not_remembered(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_token_revoked_during_its_lookup_is_not_cached(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     auth, made = master.parts[Auth], await master.parts[Auth].create("eve", "reader")
     look_up = master.parts[Store].tokens.by_hash
 
@@ -258,12 +252,12 @@ async def test_a_token_revoked_while_it_is_looked_up_is_not_remembered(
         return found
 
     monkeypatch.setattr(master.parts[Store].tokens, "by_hash", slow_look_up)
-    assert await auth.by_secret(made.secret)  # it was valid when this began
+    assert await auth.by_secret(made.secret)  # it was valid when the lookup began
     monkeypatch.undo()
     assert await auth.by_secret(made.secret) is None
 
 
-async def test_guessing_is_slowed_down_and_hinders_nobody_else(master: Bench) -> None:
+async def test_rate_limit_of_wrong_tokens_does_not_affect_valid_ones(master: Bench) -> None:
     await master.get("/whoami")
     wrong = {"Authorization": "Bearer ll_00000000_wrong"}
     statuses = [(await master.ask("GET", "/jobs", None, headers=wrong)).status for _ in range(150)]
@@ -274,11 +268,11 @@ async def test_guessing_is_slowed_down_and_hinders_nobody_else(master: Bench) ->
     made = await master.parts[Auth].create("who was never here", "user")
     right = {"Authorization": f"Bearer {made.secret}"}
     assert (await master.ask("GET", "/jobs", None, headers=right)).status == 200, (
-        "behind a proxy all have one address"
+        "clients behind a proxy share one address"
     )
 
 
-def test_buckets_fill_again_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buckets_refill_and_full_ones_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(buckets.time, "monotonic", lambda: now)
     monkeypatch.setattr(buckets.Buckets, "MOST", 2)
@@ -291,10 +285,10 @@ def test_buckets_fill_again_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     failures.spend("a")
     failures.spend("b")
     failures.spend("c")
-    assert failures.level("a") >= 1  # forgotten
+    assert failures.level("a") >= 1  # dropped
 
 
-async def test_the_first_start_leaves_tokens_for_this_user(tmp_path: Path) -> None:
+async def test_first_start_writes_tokens_for_this_user(tmp_path: Path) -> None:
     home, join = tmp_path / "master", tmp_path / "join" / "worker"
     join.parent.mkdir()
     async with running_master(home, worker_token_file=join) as master:
@@ -313,7 +307,7 @@ async def test_the_first_start_leaves_tokens_for_this_user(tmp_path: Path) -> No
         assert (await master.get("/whoami", "worker"))["role"] == "worker"
 
 
-async def test_without_tokens_only_programs_here_are_obeyed(tmp_path: Path) -> None:
+async def test_master_without_tokens_serves_only_local_programs(tmp_path: Path) -> None:
     async with running_master(tmp_path / "master", tokens=False) as master:
         assert (await master.get("/whoami", None))["role"] == "admin"
         for foreign in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Host": "[x"}, {"Host": ""}):
@@ -323,13 +317,13 @@ async def test_without_tokens_only_programs_here_are_obeyed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org"])
-def test_no_master_listens_to_all_without_tokens(host: str) -> None:
+def test_master_without_tokens_refuses_a_public_address(host: str) -> None:
     with pytest.raises(LooplineError, match="without tokens"):
         MasterSettings.load(host=host, tokens=False)
     MasterSettings.load(host=host)
     MasterSettings.load(host="localhost", tokens=False)
 
 
-async def test_tokens_are_checked_side_by_side(master: Bench) -> None:
+async def test_tokens_are_checked_concurrently(master: Bench) -> None:
     answers = await asyncio.gather(*(master.ask("GET", "/whoami", role) for role in auth.ALL * 5))
     assert [answer.body["role"] for answer in answers] == list(auth.ALL * 5)

@@ -1,4 +1,4 @@
-"""Services beside the engine: a failed service is restarted, and the master reports it until it runs."""
+"""Background services: a failed service is restarted, and the master reports the failure until the service runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Fragile:
-    """A service that fails a given number of times, and then runs for ever."""
+    """A service that fails a given number of times and then runs forever."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors, self.runs = list(errors), 0
@@ -54,7 +54,7 @@ def service(run: Callable[[], Coroutine[Any, Any, None]]) -> Service:
     return Service("sums", "sums are not made", run)
 
 
-async def test_service_that_fails_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_service_is_restarted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     fragile, metrics = Fragile(broken(), broken(), ValueError("odd"), ExceptionGroup("", [broken()])), Metrics()
     services = Background(metrics)
@@ -72,7 +72,9 @@ async def test_service_that_fails_is_started_again(caplog: pytest.LogCaptureFixt
     assert text == 4
     assert metrics._registry.get_sample_value("loopline_service_failing", {"service": "sums"}) == 0
     told = [(record.levelname, bool(record.exc_info)) for record in caplog.records if "not made" in record.message]
-    assert told[:2] == [("WARNING", False), ("ERROR", True)], "what passes has no traceback, and is said once"
+    assert told[:2] == [("WARNING", False), ("ERROR", True)], (
+        "a temporary failure is logged once, without a traceback"
+    )
 
 
 async def test_service_ends_when_another_master_took_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -88,7 +90,7 @@ async def test_service_ends_when_another_master_took_over(caplog: pytest.LogCapt
 async def test_webhooks_are_sent_again_after_the_notifier_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kind of the fault: PostgreSQL had no connection left as the notifier asked."""
+    """Simulates PostgreSQL without a free connection when the notifier reads."""
     heard, original = list[str](), Notifier._read_due
     failures = [broken(), broken(), ValueError("a mistake of ours")]
 
@@ -150,7 +152,7 @@ async def _is_degraded(master: Bench) -> bool:
         (asyncpg.UndefinedTableError("no table"), False),
     ],
 )
-def test_failures_of_postgres_pass_where_nobody_need_repair_anything(error: Exception, expected: bool) -> None:
+def test_postgres_failures_count_as_temporary_if_they_need_no_repair(error: Exception, expected: bool) -> None:
     with pytest.raises(StoreBroken) as raised, explained("reading", parse_url("postgresql://ann@here/grid")):
         raise error
     assert passes(raised.value) is expected
@@ -178,7 +180,7 @@ async def test_locked_database_is_waited_for(tmp_path: Path, monkeypatch: pytest
     await serving
     stop.clear()
     started.clear()
-    settings = settings.model_copy(update={"port": port})  # it is the same for every start from here on
+    settings = settings.model_copy(update={"port": port})  # the same for all later starts
     serving = asyncio.create_task(keep_serving(settings, stop, on_start))
     async with asyncio.timeout(30), aiohttp.ClientSession() as http:
         await started.wait()
@@ -204,6 +206,6 @@ async def test_locked_database_is_waited_for(tmp_path: Path, monkeypatch: pytest
 async def _waits(master: Bench) -> bool:
     try:
         answer = await master.ask("GET", "//readyz", None)
-    except aiohttp.ClientConnectionError:  # between the two that answer on the port
+    except aiohttp.ClientConnectionError:  # the gap between the two servers on the port
         return False
     return answer.status == 503 and "another program has locked the file" in answer.body["detail"]

@@ -1,4 +1,4 @@
-"""Whoever sends what takes long to read and is refused is read later, and nobody else is."""
+"""A client whose refused requests take long to parse is read later; other clients are not delayed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Clock:
             raise ValueError
 
 
-async def test_the_sender_rests_until_it_had_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sender_is_delayed_until_it_used_at_most_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, busy = Clock(monkeypatch), BusyTime()
     clock.refuse(busy, "a", FREE_S)
     clock.refuse(busy, "a", BURST_S / 2 + FREE_S)
@@ -45,7 +45,7 @@ async def test_the_sender_rests_until_it_had_no_more_than_its_share(monkeypatch:
     assert clock.slept == [pytest.approx(0.1 / SHARE, rel=0.1)]
 
 
-async def test_several_that_rest_at_once_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_delayed_requests_are_read_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, busy = Clock(monkeypatch), BusyTime()
     clock.refuse(busy, "a", BURST_S + FREE_S + SHARE)
     for _ in range(3):
@@ -54,21 +54,23 @@ async def test_several_that_rest_at_once_are_read_one_after_the_other(monkeypatc
     assert one < two < three
 
 
-async def test_who_would_rest_for_too_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_that_would_be_delayed_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, busy = Clock(monkeypatch), BusyTime()
     clock.refuse(busy, "a", 60.0)
-    with pytest.raises(LooplineError, match="keeps others waiting") as told:
+    with pytest.raises(LooplineError, match="keeps others waiting") as refusal:
         await busy.rest("a")
-    assert told.value.status == 429
+    assert refusal.value.status == 429
 
 
-def test_a_link_rests_after_a_long_frame_alone() -> None:
+def test_link_is_delayed_only_after_a_long_frame() -> None:
     assert rest_after(FREE_S) == 0.0
     assert rest_after(FREE_S + 1.0) == pytest.approx(LINK_RESTS)
 
 
-async def test_nonsense_by_one_keeps_nobody_else_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy_time, "FREE_S", -60.0)  # each refusal costs a minute of the loop
+async def test_invalid_requests_of_one_client_do_not_delay_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(busy_time, "FREE_S", -60.0)  # each refusal counts as a minute of loop time
     monkeypatch.setattr(busy_time, "LINK_RESTS", 0)
     async with running_master(tmp_path) as master:
         assert (await master.ask("POST", "/jobs", "user", json={"command": 1})).status == 422
@@ -82,7 +84,7 @@ async def test_nonsense_by_one_keeps_nobody_else_waiting(tmp_path: Path, monkeyp
         await _nonsense_from_a_worker(master, "admin")
 
 
-async def test_a_link_is_not_read_while_it_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_link_is_not_read_while_it_is_delayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rest_s, slept, sleep = 0.00123, list[float](), asyncio.sleep
 
     async def noted(seconds: float) -> None:

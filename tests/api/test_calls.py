@@ -1,4 +1,4 @@
-"""The link of a client that calls functions: every result of what it follows, once, in order, whatever happens."""
+"""The link of a client that calls functions: each result of the jobs that it follows, exactly once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Client:
             return decode_from_master(await self.socket.receive_bytes())
 
     async def results(self, job: int) -> tuple[list[Ends], Over]:
-        """Until the job is over."""
+        """Receive results until the job is over."""
         found: list[Ends] = []
         while isinstance(message := await self.hear(), Ends):
             assert message.job == job
@@ -88,12 +88,12 @@ async def link(master: Bench, role: str = "user") -> AsyncIterator[Client]:
 
 
 def sweep(tasks: int = 1) -> JobSpec:
-    """Of tasks so long that none waits ahead at a worker: they end one by one."""
+    """A sweep of tasks too long to be prefetched, so that they end one by one."""
     return JobSpec(command=["work"], parameters={"i": Range(range=[1, tasks])}, size=1000.0)
 
 
 def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Jobs whose results were read from disk."""
+    """Return a list that collects the jobs whose results are read from disk."""
     asked, read = list[int](), master.parts[Store].results.ends
 
     async def ends(job: int, *arguments: Any) -> Any:
@@ -104,7 +104,7 @@ def counting(master: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-async def test_results_come_as_they_are_committed_and_nothing_is_read(
+async def test_results_are_sent_at_their_commit_without_reading_the_disk(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def does(run: Run) -> Result:
@@ -126,7 +126,7 @@ async def test_results_come_as_they_are_committed_and_nothing_is_read(
     assert asked == []
 
 
-async def test_from_a_cursor_on_nothing_is_missing_and_nothing_comes_twice(shared_master: Bench) -> None:
+async def test_following_from_a_cursor_returns_each_later_result_once(shared_master: Bench) -> None:
     async with link(shared_master) as client, shared_master.worker(slots=2):
         job = await client.submit(40)
         found, _ = await client.results(job)
@@ -139,7 +139,7 @@ async def test_from_a_cursor_on_nothing_is_missing_and_nothing_comes_twice(share
         assert sorted(await client.numbers(job)) == list(range(1, 41))
 
 
-async def test_a_reader_that_is_slow_gets_the_rest_from_disk(
+async def test_slow_client_gets_the_remaining_results_from_disk(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_link, "MOST_QUEUED_BYTES", 1)
@@ -154,7 +154,7 @@ async def test_a_reader_that_is_slow_gets_the_rest_from_disk(
 
 
 async def _read_in_bits(master: Bench, job: int, chance: Random) -> list[int]:
-    """Over links that are lost again and again, and now and then slowly."""
+    """Follow the job over links that break repeatedly, sometimes reading slowly."""
     numbers, cursor = list[int](), ""
     while True:
         async with link(master, "reader") as client:
@@ -171,7 +171,7 @@ async def _read_in_bits(master: Bench, job: int, chance: Random) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_however_it_is_read_each_result_comes_once(
+async def test_each_result_is_sent_once_over_broken_and_slow_links(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = Random(seed)
@@ -185,7 +185,7 @@ async def test_however_it_is_read_each_result_comes_once(
     assert all(sorted(numbers) == list(range(1, 201)) for numbers in found)
 
 
-async def test_several_follow_and_one_has_enough(shared_master: Bench) -> None:
+async def test_one_of_several_followers_can_stop(shared_master: Bench) -> None:
     async with link(shared_master) as client, link(shared_master, "reader") as other, link(shared_master) as third:
         job = await client.submit(5)
         for one in (other, third):
@@ -194,10 +194,10 @@ async def test_several_follow_and_one_has_enough(shared_master: Bench) -> None:
         async with shared_master.worker():
             assert sorted(await client.numbers(job)) == sorted(await other.numbers(job)) == [1, 2, 3, 4, 5]
         again = await third.submit()
-        assert again != job, "it heard nothing of the other"
+        assert again != job, "it received nothing of the other job"
 
 
-async def test_a_job_that_is_cancelled_ends_without_results(shared_master: Bench) -> None:
+async def test_cancelled_job_ends_without_results(shared_master: Bench) -> None:
     async with link(shared_master) as client:
         job = await client.submit(3)
         await shared_master.ask("POST", f"/jobs/{job}/cancel")
@@ -206,7 +206,7 @@ async def test_a_job_that_is_cancelled_ends_without_results(shared_master: Bench
         assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
 
 
-async def test_a_job_that_ended_while_the_link_was_lost_has_ended(shared_master: Bench) -> None:
+async def test_job_that_ended_while_the_link_was_down_is_reported_as_over(shared_master: Bench) -> None:
     async with link(shared_master) as lost:
         job, key = await lost.submit(), key_of(lost.name, 1)
 
@@ -217,13 +217,15 @@ async def test_a_job_that_ended_while_the_link_was_lost_has_ended(shared_master:
         while (await shared_master.get(f"/jobs/{job}"))["state"] != "running":
             await asyncio.sleep(0.01)
     await shared_master.ask("POST", f"/jobs/{job}/cancel")
-    assert job in shared_master.parts[Scheduler].state.jobs, "its worker is away, and may still be at it"
+    assert job in shared_master.parts[Scheduler].state.jobs, (
+        "its worker is disconnected, and may still run the attempt"
+    )
     async with link(shared_master) as client:
         assert await client.submit(again=key) == job
         assert await client.results(job) == ([], Over(job, JobState.CANCELLED))
 
 
-async def test_the_same_submission_on_another_link_is_the_same_job(shared_master: Bench) -> None:
+async def test_submission_repeated_on_another_link_is_the_same_job(shared_master: Bench) -> None:
     async with link(shared_master) as first:
         job = await first.submit(2)
         key = key_of(first.name, 1)
@@ -235,7 +237,7 @@ async def test_the_same_submission_on_another_link_is_the_same_job(shared_master
         assert (refusal.number, refusal.status, refusal.code) == (3, 409, "key_used")
 
 
-async def test_what_was_sent_again_before_the_lost_link_was_read_to_its_end_is_one_job(shared_master: Bench) -> None:
+async def test_submission_repeated_before_the_original_arrives_is_one_job(shared_master: Bench) -> None:
     async with link(shared_master) as lost, link(shared_master) as other:
         job = await other.submit(again=key_of(lost.name, 1))
         assert await lost.submit() == job
@@ -243,10 +245,10 @@ async def test_what_was_sent_again_before_the_lost_link_was_read_to_its_end_is_o
         body = sweep().model_dump(mode="json", exclude_unset=True)
         answer = await shared_master.ask("POST", "/jobs", "user", json=body, headers=headers)
         assert answer.status == 201
-        assert await other.submit() == answer.body["id"], "whoever uses such a key does no harm"
+        assert await other.submit() == answer.body["id"], "a REST client may use such a key without harm"
 
 
-async def test_audit_log_has_the_jobs_that_came_over_a_link(shared_master: Bench) -> None:
+async def test_audit_log_has_jobs_submitted_over_a_link(shared_master: Bench) -> None:
     async with link(shared_master) as client:
         jobs = [await client.submit(), await client.submit()]
     found = (await shared_master.get("/audit-log?who=the-user"))["items"][:2]
@@ -255,7 +257,7 @@ async def test_audit_log_has_the_jobs_that_came_over_a_link(shared_master: Bench
     ]
 
 
-async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shared_master: Bench) -> None:
+async def test_invalid_submission_is_refused_and_the_link_stays_open(shared_master: Bench) -> None:
     async with link(shared_master) as client, link(shared_master, "reader") as reader:
         await client.socket.send_str('{"kind": "submit", "number": 1, "job": {"command": []}}')
         refusal = await client.hear()
@@ -270,7 +272,7 @@ async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shar
         assert await reader.hear() == Over(12345, None)
 
 
-async def test_whoever_takes_no_answers_is_heard_no_longer(
+async def test_client_that_reads_no_answers_is_not_read_further(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, links = asyncio.Event(), list[Any]()
@@ -291,14 +293,18 @@ async def test_whoever_takes_no_answers_is_heard_no_longer(
             while not (links and len(links[0]._outgoing) > client_link.MOST_SUBMISSIONS):
                 await asyncio.sleep(0.01)
         await shared_master.get("/jobs")
-        assert len(links[0]._outgoing) == 1 + client_link.MOST_SUBMISSIONS, "it is called by its name, and answered"
+        assert len(links[0]._outgoing) == 1 + client_link.MOST_SUBMISSIONS, (
+            "submissions beyond the limit are not read yet"
+        )
         held.set()
         client = Client(socket)
         assert isinstance(await client.hear(), Opened)
-        assert [(await client.hear()).number for _ in range(300)] == list(range(1, 301)), "and then it is again"
+        assert [(await client.hear()).number for _ in range(300)] == list(range(1, 301)), (
+            "reading resumes once answers are sent"
+        )
 
 
-async def test_a_patient_submission_is_answered_with_its_first_results(
+async def test_patient_submission_is_answered_with_its_first_results(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_link, "ANSWER_WITHIN_S", 3600.0)
@@ -313,7 +319,7 @@ async def test_a_patient_submission_is_answered_with_its_first_results(
             assert sorted(end.number for message in rest for end in message.ends) == [1, 2]
 
 
-async def test_a_patient_submission_is_answered_in_time_without_results(
+async def test_patient_submission_is_answered_in_time_without_results(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_link, "ANSWER_WITHIN_S", 0.0)
@@ -327,10 +333,10 @@ async def test_a_patient_submission_is_answered_in_time_without_results(
     assert [message.accepted for message in found] == [0]
 
 
-async def test_a_patient_submission_is_answered_before_what_else_there_is_to_say(
+async def test_patient_submission_is_answered_before_later_messages(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a later submission, and before the end of a job that has no results."""
+    """Before the answer to a later submission, and before the end of a job without results."""
     monkeypatch.setattr(client_link, "ANSWER_WITHIN_S", 3600.0)
     async with link(shared_master) as client:
         await client.say(Submit(1, sweep(), is_patient=True))
@@ -340,21 +346,21 @@ async def test_a_patient_submission_is_answered_before_what_else_there_is_to_say
         await client.say(Submit(3, sweep(), is_patient=True))
         async with asyncio.timeout(20):
             while (job := (await shared_master.get("/jobs?limit=1"))["items"][0]["id"]) == answers[1].job:
-                pass  # it is not on disk yet
+                pass  # job 3 is not committed yet
         assert (await shared_master.ask("POST", f"/jobs/{job}/cancel")).status == 200
         assert await client.hear() == JobAccepted(3, job)
         assert await client.hear() == Over(job, JobState.CANCELLED)
 
 
-async def test_a_key_that_comes_again_while_its_submission_is_under_way_is_one_job(
+async def test_key_repeated_during_its_commit_is_one_job(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, held, goes_on = shared_master.parts[Store], asyncio.Event(), asyncio.Event()
+    store, held, may_commit = shared_master.parts[Store], asyncio.Event(), asyncio.Event()
     commit = store.commit
 
     async def commit_late(*arguments: Any) -> None:
         held.set()
-        await goes_on.wait()
+        await may_commit.wait()
         await commit(*arguments)
 
     async with link(shared_master) as first, link(shared_master) as second:
@@ -363,15 +369,15 @@ async def test_a_key_that_comes_again_while_its_submission_is_under_way_is_one_j
         await held.wait()
         await second.say(Submit(1, sweep(), again=key_of(first.name, 1)))
         await second.say(Follow(12345))
-        assert await second.hear() == Over(12345, None), "the other frame has been read"
-        goes_on.set()
+        assert await second.hear() == Over(12345, None), "the repeated submission has been read"
+        may_commit.set()
         assert (await second.hear()).job == (await first.hear()).job
 
 
 @pytest.mark.parametrize(
     "frame", ["[]", '{"kind": "follow", "job": 0}', encode_to_master(Submit(2, sweep())).decode()]
 )
-async def test_nonsense_ends_the_link(shared_master: Bench, frame: str) -> None:
+async def test_invalid_frame_closes_the_link(shared_master: Bench, frame: str) -> None:
     async with link(shared_master) as client:
         await client.socket.send_str(frame)
         message = await client.socket.receive(20)
@@ -380,7 +386,7 @@ async def test_nonsense_ends_the_link(shared_master: Bench, frame: str) -> None:
     assert not shared_master.parts[Subscriptions]._of_job
 
 
-async def test_a_client_that_goes_is_forgotten_and_its_job_is_not(shared_master: Bench) -> None:
+async def test_job_outlives_the_link_of_its_client(shared_master: Bench) -> None:
     async with link(shared_master) as client:
         job = await client.submit(3)
         assert shared_master.parts[Subscriptions]._of_job
@@ -392,13 +398,11 @@ async def test_a_client_that_goes_is_forgotten_and_its_job_is_not(shared_master:
         assert sorted(await later.numbers(job)) == [1, 2, 3]
 
 
-async def test_calls_in_a_loop_leave_no_objects_in_memory(
-    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_repeated_calls_do_not_leak_objects(shared_master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_feed, "MAX_NAMED", 50)
     calls, found = 100, list[Counter[type]]()
     for _ in range(1000):
-        shared_master.parts[Metrics].latest.add(0.0, 0.0, 0)  # it keeps the latest thousand
+        shared_master.parts[Metrics].latest.add(0.0, 0.0, 0)  # a cache of the latest thousand
     async with link(shared_master) as client, shared_master.worker():
         for _ in range(3):
             for _ in range(calls):

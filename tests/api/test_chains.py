@@ -1,4 +1,4 @@
-"""Jobs that come after others, by REST: what the handler reads of ended ones is read again where it has changed."""
+"""Jobs with dependencies over REST: rows of ended dependencies are read again if they changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AFTER = {"command": ["work"]}
 
 
 def read_too_early(master: Bench, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
-    """So many times the rows are read just before the jobs end; how often they were read."""
+    """Let the first ``times`` reads see the jobs before their end; return a list with one entry per read."""
     states, reads = master.parts[Store].jobs.states, []
 
     async def early(numbers: Iterable[int]) -> dict[int, JobState]:
@@ -33,7 +33,7 @@ async def cancelled(master: Bench) -> int:
     return job
 
 
-async def test_it_waits_and_says_so(master: Bench) -> None:
+async def test_job_waits_for_its_dependencies(master: Bench) -> None:
     first = await master.submit(**AFTER)
     after = await master.submit(**AFTER, after=[first])
     view = await master.get(f"/jobs/{after}")
@@ -68,7 +68,7 @@ async def test_submission_warns_behind_a_cancelled_job(master: Bench) -> None:
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])
-async def test_what_was_read_too_early_is_read_again(
+async def test_dependencies_read_too_early_are_read_again(
     master: Bench, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     job = await cancelled(master)
@@ -79,7 +79,9 @@ async def test_what_was_read_too_early_is_read_again(
     assert (view["state"], view["waiting_for"]) == ("waiting", [job])
 
 
-async def test_in_the_end_the_user_is_asked_to_try_again(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_submission_is_refused_after_too_many_stale_reads(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = await cancelled(master)
     read_too_early(master, monkeypatch, 1000)
     answer = await master.ask("POST", "/jobs", json={**AFTER, "after": [job]})
@@ -92,7 +94,7 @@ async def test_a_quorum_needs_replicas(master: Bench) -> None:
     assert "a quorum of 3 needs max_replicas of at least 3" in answer.body["errors"][0]["message"]
 
 
-async def test_the_record_of_etas_and_a_worker_explained(master: Bench) -> None:
+async def test_eta_record_and_explanation_of_a_worker(master: Bench) -> None:
     report = await master.get("/forecasts")
     assert [(moment["moment"], moment["jobs"]) for moment in report["moments"]] == [(0, 0), (25, 0), (50, 0), (75, 0)]
     async with master.worker("ant"):

@@ -1,4 +1,4 @@
-"""What is gone from a data folder is never made anew without a word; what is lost with it decides what happens."""
+"""Missing files of a data folder are never recreated silently: the master refuses to start, or logs a warning."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CONTENT = b"an input"
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """A data folder with a job that waits, has a secret, and names a file."""
+    """A data folder with a waiting job that has a secret and an input file."""
     async with running_master(tmp_path) as master:
         name = hashlib.sha256(CONTENT).hexdigest()
         await master.ask("PUT", f"/files/{name}", data=CONTENT)
         await master.submit(inputs={"in": f"sha256:{name}"}, secrets={"KEY": "value"})
-    async with running_master(tmp_path, tls="on"):  # which makes a CA
+    async with running_master(tmp_path, tls="on"):  # creates a CA
         pass
     return tmp_path
 
@@ -50,33 +50,33 @@ def cleared(folder: Path) -> None:
         ("loopline.db", Path.unlink, "loopline.db is missing: restore a backup"),
         ("loopline.db", emptied, "loopline.db is empty: restore a backup"),
         ("files", shutil.rmtree, "the files of jobs are gone"),
-        ("files", cleared, "the files of jobs are gone"),  # as a disk that is not mounted
+        ("files", cleared, "the files of jobs are gone"),  # like a disk that is not mounted
         ("tokens/job-key", Path.unlink, "the secrets of jobs that are not done (1)"),
         ("tokens/job-key", emptied, "the secrets of jobs that are not done (1)"),
         ("tokens", shutil.rmtree, "the secrets of jobs that are not done (1)"),
         ("certificates", shutil.rmtree, "the CA of this grid, which all its computers trust, is gone"),
     ],
 )
-async def test_what_jobs_need_and_is_gone_keeps_the_master_from_starting(
+async def test_master_does_not_start_without_data_that_jobs_need(
     folder: Path, place: str, spoil: Callable[[Path], None], told: str
 ) -> None:
     spoil(folder / place)
     said = await refusal(folder)
     assert told in said
-    assert await refusal(folder) == said, "nothing was made anew meanwhile"
+    assert await refusal(folder) == said, "the refused start recreated nothing"
     if place == "loopline.db":
         return
     _, _, consent = said.partition("touch ")
     Path(consent).parent.mkdir(exist_ok=True)
     Path(consent).touch()
     async with running_master(folder):
-        assert not Path(consent).exists(), "it holds for one start"
+        assert not Path(consent).exists(), "the consent is valid for one start"
     async with running_master(folder):
         pass
 
 
 @pytest.mark.parametrize("name", ["tokens/session-key", "webhook-secret"])
-async def test_what_can_be_made_anew_is_told(folder: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_recreated_key_is_logged(folder: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     (folder / name).unlink()
     with caplog.at_level(logging.WARNING):
         async with running_master(folder):

@@ -1,4 +1,4 @@
-"""What is said on the master's port: TLS, plain HTTP, or both, and by which certificate."""
+"""Protocols on the master's port (TLS, plain HTTP or both) and the master's certificate."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _settings(folder: Path, **settings: object) -> MasterSettings:
     return MasterSettings(data_dir=folder, port=0, **settings)  # type: ignore[arg-type]
 
 
-async def test_only_tls_of_the_newest_version_is_spoken(tmp_path: Path) -> None:
+async def test_only_the_newest_tls_version_is_accepted(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path) as (master, trust):
         assert master.url.startswith("https://")
         answer = await master.ask("GET", "/whoami", ssl=trust)
         assert answer.status == 200
         assert (
             "Strict-Transport-Security" not in answer.headers
-        )  # on loopback it would hold for other programs' ports
+        )  # on loopback it would apply to other programs' ports
         by_name = await master.ask("GET", "/whoami", ssl=trust, headers={"Host": "lab-pc:7461"})
         assert by_name.headers["Strict-Transport-Security"] == "max-age=31536000"
         trust.minimum_version = trust.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -50,8 +50,8 @@ async def test_only_tls_of_the_newest_version_is_spoken(tmp_path: Path) -> None:
                 await another.get(master.url, ssl=trust)
 
 
-async def test_a_file_is_encrypted_in_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six times the rate of asyncio's own way, which takes a thread for each 16 KiB."""
+async def test_files_are_encrypted_in_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six times as fast as asyncio's implementation, which uses a thread for each 16 KiB."""
     content = os.urandom(700_000)
     name = hashlib.sha256(content).hexdigest()
 
@@ -67,7 +67,7 @@ async def test_a_file_is_encrypted_in_large_pieces(tmp_path: Path, monkeypatch: 
     assert (rest.status, rest.content == content[300_000:]) == (206, True)
 
 
-async def test_plain_http_is_sent_to_https_and_a_token_is_told_not_to_come(tmp_path: Path) -> None:
+async def test_plain_http_is_redirected_unless_it_carries_a_token(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path) as (master, _):
         plain = f"http://127.0.0.1:{master.port}"
         async with master.http.get(f"{plain}/jobs?x=1", allow_redirects=False) as answer:
@@ -78,7 +78,7 @@ async def test_plain_http_is_sent_to_https_and_a_token_is_told_not_to_come(tmp_p
             assert answer.status == 200
 
 
-async def test_plain_http_is_sent_to_a_name_of_this_master_alone(tmp_path: Path) -> None:
+async def test_plain_http_is_redirected_only_to_names_of_this_master(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path, tls_names=["grid.lab.example"]) as (master, _):
         plain = f"http://127.0.0.1:{master.port}/jobs"
         for host, there in (
@@ -91,7 +91,7 @@ async def test_plain_http_is_sent_to_a_name_of_this_master_alone(tmp_path: Path)
                 assert "evil" not in await answer.text()
 
 
-async def test_a_ca_is_told_by_the_key_in_a_line(tmp_path: Path) -> None:
+async def test_ca_is_verified_by_its_pin(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path) as (master, _):
         ca = master.parts[Encryption].ca
         assert await asyncio.to_thread(fetch_ca, master.url, pin_of(ca)) == ca
@@ -101,7 +101,7 @@ async def test_a_ca_is_told_by_the_key_in_a_line(tmp_path: Path) -> None:
         assert made["fingerprint"] == pin_of(ca)
 
 
-async def test_a_browser_keeps_a_cookie_that_no_neighbour_can_set(tmp_path: Path) -> None:
+async def test_cookie_name_cannot_be_set_by_other_hosts(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path) as (master, trust):
         own_page = {"Origin": master.url}
         signed_in = await master.ask(
@@ -116,9 +116,7 @@ async def test_a_browser_keeps_a_cookie_that_no_neighbour_can_set(tmp_path: Path
             assert (found and found["name"]) == whose
 
 
-async def test_the_operators_own_certificate_is_read_again_when_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_own_certificate_is_reloaded_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encryption, "LOOK_AT_CERTIFICATES_EVERY_S", 0.02)
     (tmp_path / "ca").mkdir()
     authority = Authority(tmp_path / "ca")
@@ -131,7 +129,7 @@ async def test_the_operators_own_certificate_is_read_again_when_it_changes(
 
     issue("lab-pc")
     async with encrypted_master(tmp_path / "master", tls_cert=certificate, tls_key=key) as (master, _):
-        assert master.parts[Encryption].pin == ""  # nothing to pin: others trust whoever signed it
+        assert master.parts[Encryption].pin == ""  # no pin: clients trust its issuer
         issue("127.0.0.1")
         trust = trusting(authority.certificate)
         async with asyncio.timeout(30):
@@ -143,7 +141,7 @@ async def test_the_operators_own_certificate_is_read_again_when_it_changes(
                 break
 
 
-def test_a_certificate_is_renewed_when_it_ends_or_names_another_computer(tmp_path: Path) -> None:
+def test_certificate_is_renewed_before_its_end_and_for_new_names(tmp_path: Path) -> None:
     settings = _settings(tmp_path, tls="on")
     names = Encryption(settings).names
     file = tmp_path / "certificates" / "server.pem"
@@ -155,7 +153,7 @@ def test_a_certificate_is_renewed_when_it_ends_or_names_another_computer(tmp_pat
     assert is_for(file.read_text(), [*names, "grid.lab.example"])
 
 
-def test_two_masters_of_one_folder_have_a_certificate_each_by_one_authority(
+def test_two_masters_of_one_folder_share_a_ca_but_no_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
@@ -163,13 +161,13 @@ def test_two_masters_of_one_folder_have_a_certificate_each_by_one_authority(
         monkeypatch.setattr("socket.gethostname", lambda here=here: here)
         settings = _settings(tmp_path, host="0.0.0.0", standby=True, tls_names=(here.replace("_", "-"),))
         if not found:
-            assert not Encryption(settings, is_waiting=True).is_on, "the one that works makes the CA"
+            assert not Encryption(settings, is_waiting=True).is_on, "the active master creates the CA"
         found.append(Encryption(settings))
         assert Encryption(settings, is_waiting=True).is_on
     assert len({each.ca for each in found}) == 1
     served = {file.name: file.read_text() for file in (tmp_path / "certificates").glob("server*.pem")}
     assert served.keys() == {"server-first.pem", "server-second-pc.pem"}
-    assert is_for(served["server-first.pem"], found[0].names), "it is not made anew for the names of the other"
+    assert is_for(served["server-first.pem"], found[0].names), "it is not renewed for the other's names"
 
 
 @pytest.mark.parametrize(("host", "is_on"), [("0.0.0.0", True), ("127.0.0.1", False)])
@@ -181,7 +179,7 @@ def test_master_is_encrypted_beyond_loopback(tmp_path: Path, has_database: bool,
 
 
 @pytest.mark.parametrize("proxy", [None, "192.0.2.1"])
-def test_encryption_is_left_out_behind_a_proxy_alone(tmp_path: Path, proxy: str | None) -> None:
+def test_encryption_can_be_off_only_behind_a_proxy(tmp_path: Path, proxy: str | None) -> None:
     if proxy is None:
         with pytest.raises(LooplineError, match="could be read on the way"):
             MasterSettings.load(host="0.0.0.0", tls="off", data_dir=tmp_path)
@@ -189,7 +187,7 @@ def test_encryption_is_left_out_behind_a_proxy_alone(tmp_path: Path, proxy: str 
         assert MasterSettings.load(host="0.0.0.0", tls="off", proxy=proxy, data_dir=tmp_path).proxy
 
 
-async def test_a_connection_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
+async def test_silent_connections_do_not_block_others(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path) as (master, trust):
         silent = [socket.create_connection(("127.0.0.1", master.port)) for _ in range(20)]
         try:
@@ -199,7 +197,7 @@ async def test_a_connection_that_says_nothing_holds_up_nobody(tmp_path: Path) ->
                 each.close()
 
 
-async def test_the_key_of_the_ca_is_for_its_user_alone(tmp_path: Path) -> None:
+async def test_key_of_the_ca_is_readable_only_by_its_user(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path):
         for name in ("ca.key", "server.key"):
             assert os.stat(tmp_path / "certificates" / name).st_mode & 0o077 == 0  # noqa: PTH116

@@ -1,4 +1,4 @@
-"""How the scheduler's orders become addresses and secrets in Assigns, and what workers tell of what flows."""
+"""The exchange: orders of the scheduler become addresses and secrets in Assigns, and workers report transfers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FILE, SIZE = "a" * 64, 2**30
 
 
 class Room:
-    """An exchange, and what workers tell it."""
+    """An exchange, and the reports of its workers."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.metrics = Metrics()
@@ -85,7 +85,7 @@ WANTS = {"fetching": (Fetching(FILE, SIZE, 0),)}
 
 
 def of(*sources: str) -> PeerOrders:
-    """What the scheduler orders a receiver to do."""
+    """Return the scheduler's orders for a receiver."""
     return PeerOrders((FileFetch(FILE, tuple(map(FileSource, sources)), 5.0),))
 
 
@@ -94,7 +94,7 @@ def serving(source: str, receiver: str) -> PeerOrders:
 
 
 def way_of(room: Room) -> str:
-    """What is explained of a file from ant to bee, and of another one from the master."""
+    """Return the explanation of a file from ant to bee and of another from the master."""
     flows = [
         FileFlow(sha256=FILE, source=source, receiver="bee", rate_bytes_s=0, have_bytes=0, size_bytes=SIZE)
         for source in ("ant", "master")
@@ -103,7 +103,7 @@ def way_of(room: Room) -> str:
     return with_ways(explained, room.exchange, flows).sentence
 
 
-def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> None:
+def test_receiver_gets_a_secret_that_the_source_can_compute(room: Room) -> None:
     room.join("ant", "10.0.0.1", port=7000)
     room.join("bee", "10.0.0.2", **WANTS)
     (fetch,) = room.orders("bee", of("ant")).fetch
@@ -115,11 +115,11 @@ def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> 
     grant = Grant(FILE, "ant", "bee", source.expires_at)
     assert bytes.fromhex(source.secret) == grants.secret_of(bytes.fromhex(terms.key), grant)
     assert 0 < source.expires_at - terms.now <= grants.GRANTED_FOR_S + 300
-    assert room.orders("ant", serving("ant", "bee")) == PeerOrders(), "who can connect is not dialled"
+    assert room.orders("ant", serving("ant", "bee")) == PeerOrders(), "a receiver that can connect is not dialled"
     assert way_of(room) == "1 of 2 run; bee connects to port 7000 of ant"
 
 
-def test_by_default_workers_of_a_subnet_with_certificates_take_part_where_the_grid_is_encrypted(
+def test_peers_auto_needs_encryption_certificates_and_one_subnet(
     tmp_path: Path,
 ) -> None:
     room, is_encrypted = Room(tmp_path, peers="auto"), [False]
@@ -144,7 +144,7 @@ def test_by_default_workers_of_a_subnet_with_certificates_take_part_where_the_gr
     assert [source.worker for source in room.sources("bee", "cat", "old", "ant")] == ["cat", "ant"]
 
 
-def test_who_has_left_is_named_to_nobody_and_an_old_link_ends_nothing(room: Room) -> None:
+def test_worker_that_left_is_no_source(room: Room) -> None:
     room.join("ant", "10.0.0.1")
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", **WANTS)
@@ -156,18 +156,18 @@ def test_who_has_left_is_named_to_nobody_and_an_old_link_ends_nothing(room: Room
     assert room.exchange.with_orders("ant", Assign(1, 1, peers=of("bee"))).peers is None
 
 
-def test_a_worker_that_cannot_be_reached_dials_the_receiver(room: Room) -> None:
+def test_unreachable_source_dials_the_receiver(room: Room) -> None:
     room.join("ant", "10.0.0.1", port=None)
     room.join("bee", "10.0.0.2", port=8000, **WANTS)
     (source,) = room.sources("bee", "ant")
     assert source.dials_in
     (dial,) = room.orders("ant", serving("ant", "bee")).dial
     assert (dial.host, dial.port) == ("10.0.0.2", 8000)
-    assert dial.grant == Grant(FILE, "ant", "bee", source.expires_at)  # both ends make the same secret
+    assert dial.grant == Grant(FILE, "ant", "bee", source.expires_at)  # both ends compute the same secret
     assert way_of(room) == "1 of 2 run; bee cannot reach ant, which connects to port 8000 of bee instead"
 
 
-def test_a_worker_that_was_tried_in_vain_dials_too_and_without_any_way_the_master_is_left(room: Room) -> None:
+def test_source_reported_unreachable_dials_or_is_dropped(room: Room) -> None:
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", faults=(PeerFault(FILE, "ant", FaultKind.UNREACHABLE),), **WANTS)
     assert [source.dials_in for source in room.sources("bee", "ant")] == [True]
@@ -176,7 +176,7 @@ def test_a_worker_that_was_tried_in_vain_dials_too_and_without_any_way_the_maste
     assert way_of(room).endswith("cannot reach each other: it comes from the next of the line, or the master")
 
 
-def test_a_worker_on_the_masters_own_computer_dials_those_elsewhere(room: Room) -> None:
+def test_source_on_the_masters_computer_dials_remote_receivers(room: Room) -> None:
     room.join("ant", "127.0.0.1")
     room.join("bee", "10.0.0.2", **WANTS)
     room.join("cat", "127.0.0.1", **WANTS)
@@ -191,13 +191,15 @@ def metrics_of(room: Room) -> str:
     return generate_latest(room.metrics._registry).decode()
 
 
-def test_bytes_faults_and_files_on_their_way_are_metrics(room: Room) -> None:
+def test_bytes_faults_and_transfers_are_metrics(room: Room) -> None:
     lied = (PeerFault(FILE, "ant", FaultKind.WRONG_CONTENT),)
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", fetching=(Fetching(FILE, SIZE, 5, "ant"),), received_bytes=100)
     room.join("cat", "10.0.0.3", fetching=(Fetching(FILE, SIZE, 5),), faults=lied)
     room.tell("bee", "10.0.0.2", fetching=(Fetching(FILE, SIZE, 50, "ant"),), received_bytes=350)
-    room.tell("cat", "10.0.0.3", fetching=(Fetching(FILE, SIZE, 5),), faults=lied)  # told until it is answered
+    room.tell(
+        "cat", "10.0.0.3", fetching=(Fetching(FILE, SIZE, 5),), faults=lied
+    )  # reported until it is acknowledged
     text = metrics_of(room)
     assert "loopline_peer_bytes_total 250.0" in text
     assert 'loopline_file_transfers{source="peer"} 1.0' in text
@@ -210,7 +212,7 @@ def test_bytes_faults_and_files_on_their_way_are_metrics(room: Room) -> None:
     assert 'loopline_peer_faults_total{kind="wrong_content"} 1.0' in text
 
 
-def test_without_peers_nothing_is_said_and_nothing_kept(tmp_path: Path) -> None:
+def test_exchange_is_silent_and_empty_without_peers(tmp_path: Path) -> None:
     room = Room(tmp_path, peers="off")
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", **WANTS)
@@ -222,13 +224,13 @@ def test_without_peers_nothing_is_said_and_nothing_kept(tmp_path: Path) -> None:
 # Frames.
 
 
-def test_frames_without_peers_are_as_they_were() -> None:
+def test_frames_without_peers_are_unchanged() -> None:
     for message in (Assign(1, 1), Report(1, 1, (), (), Load(1)), Welcome(1.0, 2.0)):
         assert b"peers" not in link_session.encode(message)
 
 
-def test_a_release_that_does_not_know_peers_reads_the_frames_of_one_that_does(room: Room) -> None:
-    """Fields that a dataclass does not have are skipped: so they are in every release so far."""
+def test_release_without_peers_reads_frames_with_peers(room: Room) -> None:
+    """All releases skip fields that their dataclass does not have."""
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", **WANTS)
     sent = room.exchange.with_orders("bee", Assign(1, 1, peers=of("ant")))
@@ -244,7 +246,7 @@ def test_a_release_that_does_not_know_peers_reads_the_frames_of_one_that_does(ro
 CONTENT = bytes(range(256)) * 3000
 
 
-async def test_a_worker_is_given_the_list_of_a_file(master: Bench) -> None:
+async def test_worker_can_fetch_the_piece_list_of_a_file(master: Bench) -> None:
     name = hashlib.sha256(CONTENT).hexdigest()
     await master.ask("PUT", f"/files/{name}", data=CONTENT)
     answer = await master.ask("GET", f"/files/{name}/pieces", "worker")
@@ -256,7 +258,7 @@ async def test_a_worker_is_given_the_list_of_a_file(master: Bench) -> None:
     assert (await master.ask("GET", f"/files/{'0' * 64}/pieces", "worker")).status == 404
 
 
-async def test_a_list_is_made_once_and_never_of_a_spoilt_file(
+async def test_piece_list_is_computed_once_and_never_for_a_damaged_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = Blobs(FolderStore(tmp_path), 2**30, 0)
@@ -274,7 +276,7 @@ async def test_a_list_is_made_once_and_never_of_a_spoilt_file(
         await PieceLists(blobs).get(name)
 
 
-async def test_the_keys_of_workers_outlive_the_master(tmp_path: Path) -> None:
+async def test_keys_of_workers_survive_a_restart(tmp_path: Path) -> None:
     keys = []
     for _ in range(2):
         async with running_master(tmp_path, peers="on") as master:

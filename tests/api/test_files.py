@@ -1,4 +1,4 @@
-"""Files by content: whole or not at all, once and for all."""
+"""Content-addressed files: stored completely or not at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parts(folder: Path) -> list[Path]:
     return list((folder / "files" / "incoming").iterdir())
 
 
-async def test_what_goes_in_comes_out(master: Bench) -> None:
+async def test_uploaded_file_can_be_downloaded(master: Bench) -> None:
     assert (await master.ask("HEAD", path_of(CONTENT))).status == 404
     for _ in range(2):
         assert (await master.ask("PUT", path_of(CONTENT), "user", data=CONTENT)).status == 204
@@ -44,7 +44,7 @@ async def test_what_goes_in_comes_out(master: Bench) -> None:
     assert got.headers["Content-Type"] == "application/octet-stream"
 
 
-async def test_a_part_can_be_had(master: Bench) -> None:
+async def test_range_of_a_file_can_be_downloaded(master: Bench) -> None:
     await master.ask("PUT", path_of(CONTENT), data=CONTENT)
     part = await master.ask("GET", path_of(CONTENT), headers={"Range": "bytes=1000-1999"})
     assert (part.status, part.content) == (206, CONTENT[1000:2000])
@@ -52,7 +52,7 @@ async def test_a_part_can_be_had(master: Bench) -> None:
     assert beyond.status == 416
 
 
-async def test_a_file_has_a_seal_for_as_long_as_it_is_here(tmp_path: Path) -> None:
+async def test_seal_of_a_file_survives_a_restart(tmp_path: Path) -> None:
     seal = f"blake3:{blake3(CONTENT).hexdigest()}"
     async with running_master(tmp_path) as master:
         await master.ask("PUT", path_of(CONTENT), data=CONTENT)
@@ -62,7 +62,7 @@ async def test_a_file_has_a_seal_for_as_long_as_it_is_here(tmp_path: Path) -> No
         assert (part.status, part.headers[HEADER]) == (206, seal)
 
 
-async def test_a_file_without_a_seal_is_one_too(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_without_a_seal_is_served(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "this disk keeps none")
 
@@ -72,19 +72,19 @@ async def test_a_file_without_a_seal_is_one_too(master: Bench, monkeypatch: pyte
     assert (got.content, HEADER in got.headers) == (CONTENT, False)
 
 
-async def test_the_empty_file_is_one_too(master: Bench) -> None:
+async def test_empty_file_can_be_stored(master: Bench) -> None:
     assert (await master.ask("PUT", path_of(b""), data=b"")).status == 204
     assert (await master.ask("GET", path_of(b""))).content == b""
 
 
-async def test_content_must_be_what_its_name_says(master: Bench) -> None:
+async def test_content_must_match_its_hash(master: Bench) -> None:
     answer = await master.ask("PUT", path_of(CONTENT), data=CONTENT + b"x")
     assert (answer.status, answer.body["code"]) == (422, "wrong_hash")
     assert (await master.ask("HEAD", path_of(CONTENT))).status == 404
     assert not parts(master.parts[MasterSettings].data_dir)
 
 
-async def test_files_have_a_limit(tmp_path: Path) -> None:
+async def test_file_size_is_limited(tmp_path: Path) -> None:
     async def in_pieces() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b"x" * 100
@@ -97,7 +97,9 @@ async def test_files_have_a_limit(tmp_path: Path) -> None:
         assert not parts(tmp_path)
 
 
-async def test_the_database_keeps_its_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_upload_is_refused_if_the_database_needs_the_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running_master(tmp_path, limits={"disk_reserve_bytes": 2**60}) as master:
         for _ in range(2):
             answer = await master.ask("PUT", path_of(CONTENT), data=CONTENT)
@@ -106,7 +108,7 @@ async def test_the_database_keeps_its_room(tmp_path: Path, caplog: pytest.LogCap
     assert caplog.text.count(f"the disk has no room for more files ({tmp_path / 'files'})") == 1
 
 
-async def test_the_database_keeps_its_room_also_where_many_bring_files_at_once(
+async def test_concurrent_uploads_leave_space_for_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def usage(_: Path) -> SimpleNamespace:
@@ -126,14 +128,14 @@ async def test_the_database_keeps_its_room_also_where_many_bring_files_at_once(
     assert usage(tmp_path).free >= 1000
 
 
-async def test_many_may_bring_the_same_at_once(master: Bench) -> None:
+async def test_same_file_can_be_uploaded_concurrently(master: Bench) -> None:
     answers = await asyncio.gather(*(master.ask("PUT", path_of(CONTENT), data=CONTENT) for _ in range(8)))
     assert {answer.status for answer in answers} == {204}
     assert (await master.ask("GET", path_of(CONTENT))).content == CONTENT
     assert not parts(master.parts[MasterSettings].data_dir)
 
 
-async def test_an_upload_that_breaks_off_is_gone_on_with(master: Bench) -> None:
+async def test_interrupted_upload_can_be_resumed(master: Bench) -> None:
     await break_off(master, CONTENT, 1000)
     head = await master.ask("HEAD", path_of(CONTENT))
     assert (head.status, head.headers["Upload-Offset"]) == (404, "1000")
@@ -142,7 +144,7 @@ async def test_an_upload_that_breaks_off_is_gone_on_with(master: Bench) -> None:
     assert not parts(master.parts[MasterSettings].data_dir)
 
 
-async def test_an_upload_is_gone_on_with_after_the_master_was_away(tmp_path: Path) -> None:
+async def test_interrupted_upload_can_be_resumed_after_a_restart(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         await break_off(master, CONTENT, 5000)
     async with running_master(tmp_path) as master:
@@ -151,9 +153,9 @@ async def test_an_upload_is_gone_on_with_after_the_master_was_away(tmp_path: Pat
         assert (await master.ask("GET", path_of(CONTENT))).content == CONTENT
 
 
-async def test_one_can_also_begin_anew(master: Bench) -> None:
+async def test_interrupted_upload_can_start_from_an_earlier_byte(master: Bench) -> None:
     await break_off(master, CONTENT, 1000)
-    assert (await put_rest(master, CONTENT, 400)).status == 204  # from before where it broke off
+    assert (await put_rest(master, CONTENT, 400)).status == 204  # from a byte before the interruption
     other = CONTENT[::-1]
     await break_off(master, other, 1000)
     assert (await master.ask("PUT", path_of(other), data=other)).status == 204
@@ -161,7 +163,7 @@ async def test_one_can_also_begin_anew(master: Bench) -> None:
         assert (await master.ask("GET", path_of(content))).content == content
 
 
-async def test_nobody_goes_on_behind_what_is_there(master: Bench) -> None:
+async def test_upload_cannot_resume_behind_its_received_bytes(master: Bench) -> None:
     await break_off(master, CONTENT, 1000)
     answer = await put_rest(master, CONTENT, 1001)
     assert (answer.status, answer.body["code"]) == (409, "upload_offset")
@@ -169,12 +171,12 @@ async def test_nobody_goes_on_behind_what_is_there(master: Bench) -> None:
 
 
 @pytest.mark.parametrize("span", ["bytes 5-1/10", "bytes 0-4/10", "bytes 5-10/10", "items 0-1/2", "bytes 0-*/10"])
-async def test_a_part_must_reach_to_the_end(master: Bench, span: str) -> None:
+async def test_resumed_upload_must_reach_the_end(master: Bench, span: str) -> None:
     answer = await master.ask("PUT", path_of(CONTENT), data=b"x", headers={"Content-Range": span})
     assert answer.status == 422
 
 
-async def test_what_is_wrong_in_the_end_is_not_gone_on_with(master: Bench) -> None:
+async def test_upload_with_a_wrong_hash_cannot_be_resumed(master: Bench) -> None:
     wrong = b"x" + CONTENT[1:]
     await break_off(master, CONTENT, 1000, sent=wrong)
     assert (await put_rest(master, CONTENT, 1000)).body["code"] == "wrong_hash"
@@ -182,16 +184,16 @@ async def test_what_is_wrong_in_the_end_is_not_gone_on_with(master: Bench) -> No
     assert (await master.ask("PUT", path_of(CONTENT), data=CONTENT)).status == 204
 
 
-async def test_of_what_a_crash_left_only_uploads_are_kept(tmp_path: Path) -> None:
+async def test_start_keeps_only_the_latest_unfinished_uploads(tmp_path: Path) -> None:
     Blobs(FolderStore(tmp_path), 1, 0)
     for name in ("a" * 64, "b" * 64, f"{'c' * 64}.0123", "0123"):
         (tmp_path / "incoming" / name).write_bytes(b"half")
         os.utime(tmp_path / "incoming" / name, (ord(name[0]), ord(name[0])))
     Blobs(FolderStore(tmp_path), 1, 0, max_unfinished=1)
-    assert [file.name[0] for file in (tmp_path / "incoming").iterdir()] == ["b"]  # the youngest
+    assert [file.name[0] for file in (tmp_path / "incoming").iterdir()] == ["b"]  # the most recent
 
 
-async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
+async def test_retained_file_is_not_removed(tmp_path: Path) -> None:
     files = Blobs(FolderStore(tmp_path), 1, 0)
     name = files.write(b"content")
     os.utime(files.find(name) or "", (1000, 1000))
@@ -202,7 +204,7 @@ async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
     assert files.retain(name) is None
 
 
-async def test_what_is_kept_again_a_moment_later_stays_as_long_as_if_it_had_come_then(tmp_path: Path) -> None:
+async def test_retaining_a_file_counts_as_a_new_upload(tmp_path: Path) -> None:
     files = Blobs(FolderStore(tmp_path), 1, 0)
     name = files.write(b"content")
     assert files.retain(name) == 7
@@ -211,7 +213,7 @@ async def test_what_is_kept_again_a_moment_later_stays_as_long_as_if_it_had_come
     assert not files.store.remove(name, before=path.stat().st_mtime + 0.05)
 
 
-async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -225,7 +227,7 @@ async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytes
 
 
 async def break_off(master: Bench, content: bytes, after: int, sent: bytes = b"") -> None:
-    """Send so much of a file, and hang up."""
+    """Send the first bytes of a file, and disconnect."""
     _, writer = await asyncio.open_connection("127.0.0.1", master.port)
     authorization = master.headers("worker")["Authorization"]
     head = f"PUT /api/v1{path_of(content)} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n"
@@ -251,7 +253,7 @@ async def _is_at(master: Bench, content: bytes, count: int) -> bool:
     return head.headers.get("Upload-Offset") == str(count)
 
 
-async def test_one_user_has_so_many_bytes_of_files_and_is_told(tmp_path: Path) -> None:
+async def test_upload_beyond_user_file_bytes_is_refused(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"user_file_bytes": 1000}) as master:
         first = await put(master, "user", b"a" * 600)
         again = await put(master, "user", b"a" * 600)
@@ -261,7 +263,7 @@ async def test_one_user_has_so_many_bytes_of_files_and_is_told(tmp_path: Path) -
         refused = await put(master, "user", b"d" * 600, is_announced=False)
         assert (refused.status, refused.body["code"]) == (429, "user_file_bytes")
         assert (await put(master, "user", b"e" * 300, is_announced=False)).status == 204
-        assert (await put(master, "admin", b"b" * 600)).status == 204, "others have their own"
+        assert (await put(master, "admin", b"b" * 600)).status == 204, "other users have their own limit"
         await master.submit("user")
         (user,) = (await master.get("/shares"))["users"]
         assert {"what": "file_bytes", "used": 900, "allowed": 1000} in user["limits"]
@@ -271,7 +273,7 @@ async def test_one_user_has_so_many_bytes_of_files_and_is_told(tmp_path: Path) -
 
 
 async def put(master: Bench, role: str, content: bytes, *, is_announced: bool = True) -> Answer:
-    """``is_announced``: the request says how long the content is."""
+    """Upload a file; ``is_announced``: the request has a Content-Length."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(content), 100):

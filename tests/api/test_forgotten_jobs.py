@@ -1,4 +1,4 @@
-"""Jobs that ended long ago are forgotten, row by row; what they used stays in the history, and the log replays."""
+"""Jobs that ended long ago are deleted, row by row; their use stays in the history, and the log can be replayed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIGURES = ("jobs", "tasks", "attempts", "wall_s", "useful_cpu_s", "wasted_cpu_s"
 
 
 UNIT_S = 2.0**-12
-"""Times are multiples of it: sums are exact, and no task was out for so short a time."""
+"""Times are multiples of it, so that sums are exact; it is shorter than the time that any task was dispatched."""
 
 
 def ends(run: Run) -> Result:
@@ -49,7 +49,7 @@ async def _is_over(master: Bench, job: int) -> bool:
     return (await master.get(f"/jobs/{job}"))["state"] in ("succeeded", "failed")
 
 
-async def test_what_ended_long_ago_is_forgotten_and_its_use_is_not(tmp_path: Path) -> None:
+async def test_history_keeps_the_use_of_deleted_jobs(tmp_path: Path) -> None:
     async with running_master(tmp_path, keep_jobs_days=30) as master:
         async with master.worker("ant", does=ends):
             done_, failed, needed = [
@@ -70,11 +70,11 @@ async def test_what_ended_long_ago_is_forgotten_and_its_use_is_not(tmp_path: Pat
         assert (await lines(master, "job")).keys() == {str(needed)}
         assert (await master.ask("POST", f"/jobs/{failed}/retry")).status == 404
         await forgetting.forget_jobs(now + 31 * DAY_S)
-        assert await lines(master, "user") == users, "what is summed up is not counted again"
+        assert await lines(master, "user") == users, "use already added to the history is not counted twice"
     assert await check(str(tmp_path / "loopline.db")) == []
 
 
-async def test_a_large_job_goes_a_few_tasks_at_a_time_and_what_it_used_is_exact_all_the_while(
+async def test_use_is_exact_while_a_large_job_is_deleted_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loopline_master.history.forgetting._TASKS_AT_ONCE", 4)
@@ -87,7 +87,7 @@ async def test_a_large_job_goes_a_few_tasks_at_a_time_and_what_it_used_is_exact_
         assert workers.keys() == {"ant", "bee"}
         store, later = master.parts[Store], time.time() + 31 * DAY_S
         first = await store.first_tasks(job)
-        while await store.shorten(job, 4, later, first):  # after each of them a master may be killed
+        while await store.shorten(job, 4, later, first):  # the master may be killed after each step
             assert (await lines(master, "user"), await lines(master, "worker")) == (users, workers)
             assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 410
             assert await check(str(tmp_path / "loopline.db")) == []

@@ -35,7 +35,7 @@ async def test_wrong_tokens_count_for_the_client_behind_the_proxy(
     async with running_master(tmp_path, tls="off", proxy=["127.0.0.1"]) as master:
         assert (await tries(master, "6.6.6.6", 101))[-1] == 429
         assert await tries(master, "7.7.7.7", 1) == [401]
-        assert await logged(master, "9.9.9.9, 7.7.7.7") == "7.7.7.7", "what stands before was written by the client"
+        assert await logged(master, "9.9.9.9, 7.7.7.7") == "7.7.7.7", "earlier addresses were written by the client"
 
 
 async def test_header_is_not_believed_without_a_proxy(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""fsck: files that rotted or went are found, with the job or the task that names them, while the master runs."""
+"""fsck finds damaged and missing files, with the job or task that names them, while the master runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_output(run: Run) -> Result:
     return done(run, outputs=(OutputFile("out.csv", name_of(OUTPUT), len(OUTPUT)),))
 
 
-async def test_damage_and_loss_are_told_with_whose_they_are(
+async def test_fsck_reports_damaged_and_missing_files_with_their_jobs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def checked(*words: str) -> tuple[int, dict[str, Any]]:
@@ -57,21 +57,21 @@ async def test_damage_and_loss_are_told_with_whose_they_are(
         place(tmp_path, INPUT).write_bytes(b"rotten")
         place(tmp_path, ROTTEN).write_bytes(b"rotten")
         place(tmp_path, OUTPUT).unlink()
-        code, told = await checked("--set-aside")
+        code, losses = await checked("--set-aside")
         assert code == 1
-        assert [told[name_of(INPUT)][key] for key in ("what", "job", "task")] == ["damaged", job, 0]
-        assert [told[name_of(OUTPUT)][key] for key in ("what", "job", "task")] == ["missing", job, 1]
-        assert told[name_of(ROTTEN)]["remedy"] == "nothing needs it"
+        assert [losses[name_of(INPUT)][key] for key in ("what", "job", "task")] == ["damaged", job, 0]
+        assert [losses[name_of(OUTPUT)][key] for key in ("what", "job", "task")] == ["missing", job, 1]
+        assert losses[name_of(ROTTEN)]["remedy"] == "nothing needs it"
         assert (tmp_path / "damaged" / name_of(INPUT)).read_bytes() == b"rotten"
 
         await upload(master, INPUT)
-        assert place(tmp_path, INPUT).read_bytes() == INPUT, "the same content can come again"
+        assert place(tmp_path, INPUT).read_bytes() == INPUT, "the same content can be uploaded again"
 
 
-async def test_what_rotted_is_found_as_it_is_asked_for(
+async def test_damaged_file_is_found_when_it_is_requested(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whoever comes first, unless it was read lately; then it can come again, and fsck says whose it is."""
+    """The first reader finds it unless it was checked recently; it can be uploaded again, and fsck names its job."""
     async with running_master(tmp_path) as master:
         path = f"/files/{name_of(INPUT)}"
         await upload(master, INPUT)
@@ -88,8 +88,8 @@ async def test_what_rotted_is_found_as_it_is_asked_for(
         assert (tmp_path / "damaged" / name_of(INPUT)).read_bytes() == b"rotte"
         place(tmp_path, OUTPUT).write_bytes(b"rotten")
         assert await asyncio.to_thread(fsck.main, ["--data-dir", str(tmp_path), "--json"]) == 1
-        told = json.loads(capsys.readouterr().out)["losses"]
-        assert {(loss["file"], loss["what"], loss["task"]) for loss in told} == {
+        losses = json.loads(capsys.readouterr().out)["losses"]
+        assert {(loss["file"], loss["what"], loss["task"]) for loss in losses} == {
             (name_of(INPUT), "damaged", 0),
             (name_of(OUTPUT), "damaged", 1),
         }
@@ -98,20 +98,20 @@ async def test_what_rotted_is_found_as_it_is_asked_for(
 
         await upload(master, INPUT)
         place(tmp_path, INPUT).write_bytes(b"rotte")
-        assert (await master.ask("HEAD", path)).status == 404, "a client that has it sends it again"
+        assert (await master.ask("HEAD", path)).status == 404, "a client that has the file uploads it again"
         await upload(master, INPUT)
         assert (await master.ask("HEAD", path)).status == 200
         seal = "user.loopline.seal"
         os.setxattr(place(tmp_path, INPUT), seal, f"blake3:{'0' * 64}".encode())
-        assert (await master.ask("GET", path)).content == INPUT, "its seal alone is spoilt"
+        assert (await master.ask("GET", path)).content == INPUT, "only its seal is damaged"
         assert seal not in os.listxattr(place(tmp_path, INPUT))
 
 
-async def test_a_large_file_is_checked_while_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its receiver gets no whole answer, if that is still under way when the check is done."""
+async def test_large_file_is_checked_while_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response is cut off if the check fails before it is complete."""
     monkeypatch.setattr(whole_files, "CHECKED_BEFORE_BYTES", 0)
     monkeypatch.setattr(whole_files, "CHECKED_FOR_S", 0.0)
-    content = bytes(32 * 2**20)  # more than a socket takes that nobody reads from
+    content = bytes(32 * 2**20)  # more than fits in the buffers of a socket that is not read
     async with running_master(tmp_path) as master:
         await upload(master, content)
         place(tmp_path, content).write_bytes(b"x" + content[1:])
@@ -131,6 +131,6 @@ async def has_succeeded(master: Bench, job: int) -> bool:
     return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
 
 
-def test_a_folder_without_a_database_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fsck_refuses_a_folder_without_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fsck.main(["--data-dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("error: ")

@@ -1,4 +1,4 @@
-"""The API fuzzed from its own description: no failure of ours, and every answer as described."""
+"""Fuzzing of the API from its OpenAPI document: no internal error, and all responses as described."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ from loopline_master.http.routes import all_operations
 from tests.api.bench import running_master
 from tests.campaign import LONG, tried
 
-LONG_BODIES = {"include-name": "POST /api/v1/jobs", "phases": {"coverage": {"enabled": False}}}  # as a limit allows
+LONG_BODIES = {
+    "include-name": "POST /api/v1/jobs",
+    "phases": {"coverage": {"enabled": False}},
+}  # bodies as long as the limits allow
 
 pytestmark = pytest.mark.timeout(600)  # each is thousands of cases
-lazy = schemathesis.pytest.from_fixture("schema")  # cases take seconds to make: not where tests are collected
+lazy = schemathesis.pytest.from_fixture("schema")  # generating cases takes seconds, so not during collection
 
 as_described = settings(
     max_examples=tried(3, 200),
@@ -54,7 +57,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A master in a thread of its own, with one job that has ended."""
+    """A master in its own thread, with one ended job."""
     ready, stop, found = threading.Event(), asyncio.Event(), list[Any]()
 
     async def serve() -> None:
@@ -80,35 +83,37 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture(autouse=True)
 def _named_as_schemathesis_knows_it(request: pytest.FixtureRequest) -> None:
-    request.node._nodeid = request.node.nodeid  # gone in pytest 9.2; schemathesis 4.32 asks for it
+    request.node._nodeid = request.node.nodeid  # removed in pytest 9.2, but schemathesis 4.32 imports it
 
 
 @pytest.mark.campaign
-@lazy.include(method="GET").exclude(path="/api/v1/events").parametrize()  # which has no end
+@lazy.include(method="GET").exclude(path="/api/v1/events").parametrize()  # an endless stream
 @as_described
-def test_what_is_read_is_as_described(case: schemathesis.Case, target: Target) -> None:
+def test_get_responses_match_the_description(case: schemathesis.Case, target: Target) -> None:
     ask(case, target)
 
 
 @pytest.mark.campaign
-@lazy.exclude(method="GET").exclude(path="/api/v1/tls/enable").parametrize()  # it closes the door that this comes by
+@(
+    lazy.exclude(method="GET").exclude(path="/api/v1/tls/enable").parametrize()
+)  # it would refuse our plain HTTP from then on
 @as_described
-def test_what_is_changed_is_as_described(case: schemathesis.Case, target: Target) -> None:
+def test_other_responses_match_the_description(case: schemathesis.Case, target: Target) -> None:
     ask(case, target)
 
 
 def ask(case: schemathesis.Case, target: Target) -> None:
     if (case.query or {}).get("follow", case.path.endswith("/results")) in (True, "true"):
-        case.query = {**(case.query or {}), "follow": "false"}  # else it may have no end
+        case.query = {**(case.query or {}), "follow": "false"}  # otherwise it may be endless
     response = case.call(base_url=target.url, session=target.session)
     case.validate_response(response, excluded_checks=list(_not_for(case, response.status_code)))
 
 
 def _not_for(case: schemathesis.Case, status: int) -> Iterator[CheckFunction]:
-    yield ignored_auth  # test_auth.py is thorough; too many wrong tokens are answered by 429
+    yield ignored_auth  # covered by test_auth.py; many wrong tokens would be answered with 429
     if case.method in ("POST", "PUT") or "cursor" in (case.query or {}):
-        yield positive_data_acceptance  # there are rules that no schema can express
+        yield positive_data_acceptance  # no schema can express some rules
     if case.path.endswith("/jobs/preview"):
-        yield from (allow_header_conformance, unsupported_method)  # GET is of a job called so, which none is
+        yield from (allow_header_conformance, unsupported_method)  # GET would look for a job of this name
     if status == 413:
-        yield negative_data_rejection  # it is one, but this check does not know of it
+        yield negative_data_rejection  # it is authenticated, but this check does not recognize it

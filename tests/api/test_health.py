@@ -1,4 +1,4 @@
-"""What the master measures of itself, by hand: who pays for a step, for how long that is known, how data grow."""
+"""The master's measurements of itself: step times charged to users, how long they are kept, growth of data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def effects_of(*entities: object) -> Effects:
     return effects
 
 
-def test_a_step_is_paid_by_those_whose_rows_it_changed() -> None:
+def test_step_time_is_charged_to_owners_of_changed_rows() -> None:
     costs = UserCosts(lambda: 0.0)
     effects = effects_of(a_job(1, owner="ann"), a_task(), an_attempt(), a_job(2, owner="ben"))
     assert costs.charge_step(effects, NOWHERE, 8.0) == {"ann": 6.0, "ben": 2.0}
@@ -33,7 +33,7 @@ def test_a_step_is_paid_by_those_whose_rows_it_changed() -> None:
     assert costs.last_hour() == {"ann": Cost(6.0, 0), "ben": Cost(2.0, 1), NOBODY: Cost(1.0, 0)}
 
 
-def test_after_an_hour_a_cost_is_forgotten() -> None:
+def test_costs_are_dropped_after_an_hour() -> None:
     minutes = iter((0, 59, 59, 60, 60))
     costs = UserCosts(lambda: next(minutes) * 60.0)
     costs.count_request("ann")
@@ -43,7 +43,7 @@ def test_after_an_hour_a_cost_is_forgotten() -> None:
     assert costs.last_hour() == {"ben": Cost(0.0, 2)}
 
 
-def test_the_latest_steps_are_told_by_their_median_and_the_slowest() -> None:
+def test_view_shows_median_and_slowest_of_the_latest_steps() -> None:
     steps = LatestSteps()
     assert steps.view().step is None
     for number in range(1, 101):
@@ -55,7 +55,7 @@ def test_the_latest_steps_are_told_by_their_median_and_the_slowest() -> None:
     assert (view.commit.most_s, view.waiting, view.most_waiting) == (0.01, 2, 6)
 
 
-def test_prometheus_hears_of_all_steps_though_only_the_latest_are_told() -> None:
+def test_prometheus_counts_all_steps_and_the_view_the_latest() -> None:
     registry = CollectorRegistry()
     steps = LatestSteps(registry)
     for number in range(2500):
@@ -73,7 +73,7 @@ def test_prometheus_hears_of_all_steps_though_only_the_latest_are_told() -> None
     assert steps.view().count == 1000
 
 
-def test_a_folder_is_as_large_as_all_files_below_it(tmp_path) -> None:
+def test_size_of_a_folder_includes_all_files_below_it(tmp_path) -> None:
     (tmp_path / "ab").mkdir()
     (tmp_path / "ab" / "one").write_bytes(b"12345")
     (tmp_path / "two").write_bytes(b"678")

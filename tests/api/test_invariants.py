@@ -1,4 +1,4 @@
-"""A running master samples the scheduler's invariants; a breach is logged and counted, and work goes on."""
+"""A running master samples the scheduler's invariants; a violation is logged and counted, and work continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def counts(master: Bench) -> tuple[float, float]:
     return float(values["loopline_invariant_samples_total"]), float(values["loopline_invariant_breaches_total"])
 
 
-async def test_samples_of_a_sound_scheduler_find_nothing(master: Bench) -> None:
+async def test_sampling_a_sound_scheduler_finds_no_violation(master: Bench) -> None:
     job = await master.submit(parameters={"i": {"range": [1, 5]}})
     async with master.worker(slots=2):
         await until(lambda: _is_over(master, job))
@@ -59,7 +59,7 @@ def a_worker_is_in_quarantine_for_no_reason(state: State, job: int) -> None:
         a_worker_is_in_quarantine_for_no_reason,
     ],
 )
-async def test_a_breach_is_logged_and_counted(
+async def test_violation_is_logged_and_counted(
     master: Bench, caplog: pytest.LogCaptureFixture, plant: Callable[[State, int], None]
 ) -> None:
     job = await master.submit(parameters={"i": {"range": [1, 5]}}, max_replicas=1)
@@ -71,7 +71,7 @@ async def test_a_breach_is_logged_and_counted(
         with caplog.at_level(logging.ERROR):
             sampler = master.parts[metrics.InvariantSampler]
             sampler.sample()
-        after = await counts(master)  # a step of the engine may have sampled, too
+        after = await counts(master)  # a step of the engine may have sampled it too
         assert after[0] > samples
         assert after[1] > 0
         assert "breaks an invariant" in caplog.text

@@ -1,4 +1,4 @@
-"""Jobs by REST: submitted once, listed in pages, steered, explained; their results."""
+"""Jobs over REST: idempotent submission, paged lists, changes, explanations, results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def ended(master: Bench, job: int) -> dict[str, Any]:
     return dict(await until(fact))
 
 
-async def test_a_job_is_as_it_was_submitted(master: Bench) -> None:
+async def test_job_is_returned_as_it_was_submitted(master: Bench) -> None:
     job = await master.submit(**SPEC, role="user", name="three")
     view = await master.get(f"/jobs/{job}", "reader")
     assert view["spec"]["command"] == ["work", "{i}"]
@@ -47,14 +47,14 @@ async def test_a_job_is_as_it_was_submitted(master: Bench) -> None:
     assert (task["command"], task["parameters"], task["state"]) == (["work", "2"], {"i": 2}, "queued")
 
 
-async def test_job_without_a_size_is_told_that_it_has_no_claim(master: Bench) -> None:
+async def test_receipt_of_a_job_without_a_size_notes_the_missing_claim(master: Bench) -> None:
     notes = []
     for spec in (SPEC, {"command": ["work"]}, {"command": ["work"], "session": "s"}):
         notes.append((await master.ask("POST", "/jobs", "user", json=spec)).body["notes"])
     assert notes == [[], ["no size: later jobs may finish first; submit with --size to be counted"], []]
 
 
-async def test_one_key_is_one_job(master: Bench) -> None:
+async def test_repeated_key_returns_the_same_job(master: Bench) -> None:
     first = await submit_under(master, "k", SPEC)
     again = await submit_under(master, "k", SPEC)
     assert (first.status, first.body) == (again.status, again.body)
@@ -66,21 +66,21 @@ async def test_one_key_is_one_job(master: Bench) -> None:
     assert len((await master.get("/jobs"))["items"]) == 2
 
 
-async def test_one_key_is_one_job_also_at_once(master: Bench) -> None:
+async def test_concurrent_requests_with_one_key_create_one_job(master: Bench) -> None:
     answers = await asyncio.gather(*(submit_under(master, "k", SPEC) for _ in range(20)))
     assert {answer.status for answer in answers} == {201}
     assert len({answer.body["id"] for answer in answers}) == 1
     assert len((await master.get("/jobs"))["items"]) == 1
 
 
-async def test_one_key_is_one_job_also_for_those_who_hang_up_and_come_again(
+async def test_request_repeated_after_a_disconnect_creates_one_job(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, has_begun, may_go_on = master.parts[Store].commit, asyncio.Event(), asyncio.Event()
+    commit, has_begun, may_commit = master.parts[Store].commit, asyncio.Event(), asyncio.Event()
 
     async def slow_commit(*arguments: Any) -> None:
         has_begun.set()
-        await may_go_on.wait()
+        await may_commit.wait()
         await commit(*arguments)
 
     monkeypatch.setattr(master.parts[Store], "commit", slow_commit)
@@ -88,14 +88,14 @@ async def test_one_key_is_one_job_also_for_those_who_hang_up_and_come_again(
     await has_begun.wait()
     first.cancel()
     again = asyncio.create_task(submit_under(master, "k", SPEC))
-    await asyncio.sleep(0.1)  # time enough to do it wrong
-    may_go_on.set()
+    await asyncio.sleep(0.1)  # long enough for a second job to be created by mistake
+    may_commit.set()
     answer = await again
     assert answer.status == 201
     assert [job["id"] for job in (await master.get("/jobs"))["items"]] == [answer.body["id"]]
 
 
-async def test_one_key_is_one_job_also_after_a_restart(tmp_path: Path) -> None:
+async def test_repeated_key_returns_the_same_job_after_a_restart(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         token, first = master.tokens["user"], await submit_under(master, "k", SPEC)
     async with running_master(tmp_path) as master:
@@ -105,15 +105,15 @@ async def test_one_key_is_one_job_also_after_a_restart(tmp_path: Path) -> None:
         assert (await submit_under(master, "k", {"command": ["other"]})).status == 409
 
 
-async def test_who_waits_a_moment_has_the_results_of_a_short_job_in_one_answer(
+async def test_submission_that_waits_returns_the_results_of_a_short_job(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 60.0)
     async with master.worker():
         answer = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING | {"Idempotency-Key": "k"})
         assert answer.status == 201
-        told = await master.ask("GET", f"/jobs/{answer.body['id']}/results")
-        streamed = [json.loads(line) for line in told.content.splitlines()]
+        received = await master.ask("GET", f"/jobs/{answer.body['id']}/results")
+        streamed = [json.loads(line) for line in received.content.splitlines()]
         assert answer.body["results"] == streamed
         assert [result["number"] for result in streamed] == [1, 2, 3]
         again = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING | {"Idempotency-Key": "k"})
@@ -121,13 +121,13 @@ async def test_who_waits_a_moment_has_the_results_of_a_short_job_in_one_answer(
         assert (await submit_under(master, "other", SPEC)).body["results"] is None
 
 
-async def test_who_waits_a_moment_is_answered_without_the_results_of_a_longer_job(master: Bench) -> None:
+async def test_submission_that_waits_returns_no_results_of_a_long_job(master: Bench) -> None:
     answer = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING)
     assert (answer.status, answer.body["results"]) == (201, None)
     assert master.parts[Subscriptions].count == 0
 
 
-async def test_pages_follow_one_another(master: Bench) -> None:
+async def test_pages_are_contiguous(master: Bench) -> None:
     made = [await master.submit(role="user" if n % 3 else "admin") for n in range(12)]
     assert await all_pages(master, "/jobs", 5) == made[::-1]
     assert await all_pages(master, "/jobs?owner=the-admin", 3) == made[::3][::-1]
@@ -140,7 +140,7 @@ async def test_pages_follow_one_another(master: Bench) -> None:
     assert await all_pages(master, f"/jobs/{job}/tasks?state=failed", 2, "number") == []
 
 
-async def test_jobs_by_a_label_and_in_another_order_over_pages(master: Bench) -> None:
+async def test_pages_filter_by_label_and_sort(master: Bench) -> None:
     sizes = {"b": 5.0, "a": None, "c": 5.0, "e": 9.0, "d": None}
     labels = {"c": ["gpu", "ssd"], "d": ["gpu_2"]}
     made = {
@@ -154,15 +154,15 @@ async def test_jobs_by_a_label_and_in_another_order_over_pages(master: Bench) ->
     assert await names("sort=name") == "abcde"
     assert await names("sort=-name") == "edcba"
     assert await names("sort=size") == "bcead"
-    assert await names("sort=-size") == "ecbda", "of an unknown size last, either way"
+    assert await names("sort=-size") == "ecbda", "unknown sizes come last in both directions"
     assert await names("sort=id") == "bacde".replace("de", "ed")
     assert await names("label=gpu") == "c"
     assert await all_pages(master, "/jobs?live=true&label=ssd", 2) == [made["c"]]
     assert (await master.ask("GET", "/jobs?sort=colour")).status == 422
 
 
-async def test_what_holds_a_job_is_on_the_first_page_of_a_long_queue(tmp_path: Path) -> None:
-    """The head of the queue is what is shown, with totals of all of it; a job retried goes to its end."""
+async def test_first_page_of_the_queue_includes_the_holding_jobs(tmp_path: Path) -> None:
+    """The page shows the head of the queue and totals of all jobs; a retried job goes to the end."""
     async with running_master(tmp_path, single_task_order="hold") as master:
         first, again, *others = [await master.submit(size=5, requires={"labels": ["nowhere"]}) for _ in range(12)]
         for verb in ("cancel", "retry"):
@@ -178,7 +178,7 @@ async def test_what_holds_a_job_is_on_the_first_page_of_a_long_queue(tmp_path: P
         assert (await master.get("/jobs?limit=1"))["live"] is None
 
 
-async def test_no_page_is_longer_than_the_master_allows(tmp_path: Path) -> None:
+async def test_page_length_is_limited(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_page": 2}) as master:
         for _ in range(3):
             await master.submit()
@@ -187,7 +187,7 @@ async def test_no_page_is_longer_than_the_master_allows(tmp_path: Path) -> None:
         assert page["next"]
 
 
-async def test_before_the_disk_is_full_jobs_are_declined_and_all_else_goes_on(tmp_path: Path) -> None:
+async def test_jobs_are_declined_before_the_disk_is_full(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         job = await master.submit(command=["true"])
     assert stat.S_IMODE((tmp_path / "loopline.db").stat().st_mode) == 0o600
@@ -198,7 +198,7 @@ async def test_before_the_disk_is_full_jobs_are_declined_and_all_else_goes_on(tm
             assert (await ended(master, job))["state"] == "succeeded"
 
 
-async def test_values_are_for_their_user_and_secrets_for_nobody(tmp_path: Path) -> None:
+async def test_variables_are_shown_to_their_user_and_secrets_never(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         body = {"command": ["work"], "environment": {"HOST": "db1"}, "secrets": {"KEY": "hush-hush"}}
         job, again = [
@@ -209,8 +209,8 @@ async def test_values_are_for_their_user_and_secrets_for_nobody(tmp_path: Path) 
         seen = {role: (await master.get(f"/jobs/{job}", role))["spec"] for role in ("user", "admin", "reader")}
         assert seen["user"]["environment"] == seen["admin"]["environment"] == {"HOST": "db1", "KEY": "(hidden)"}
         assert seen["reader"]["environment"] == {"HOST": "(hidden)", "KEY": "(hidden)"}
-        told = {"command": ["work"], "environment": seen["reader"]["environment"]}
-        refused = await master.ask("POST", "/jobs", json=told)
+        received = {"command": ["work"], "environment": seen["reader"]["environment"]}
+        refused = await master.ask("POST", "/jobs", json=received)
         assert (refused.status, refused.body["code"]) == (422, "hidden_value")
         ran: list[Run] = []
 
@@ -224,7 +224,7 @@ async def test_values_are_for_their_user_and_secrets_for_nobody(tmp_path: Path) 
     assert not any(b"hush-hush" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
-async def test_a_job_is_steered(master: Bench) -> None:
+async def test_job_can_be_paused_resumed_and_cancelled(master: Bench) -> None:
     job = await master.submit()
     assert (await master.ask("POST", f"/jobs/{job}/pause")).body["paused"] is True
     assert "paused" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
@@ -238,7 +238,7 @@ async def test_a_job_is_steered(master: Bench) -> None:
     assert (await master.ask("POST", f"/jobs/{job}/retry")).body["state"] == "queued"
 
 
-async def test_of_two_retries_at_once_one_wins(master: Bench) -> None:
+async def test_one_of_two_concurrent_retries_succeeds(master: Bench) -> None:
     job = await master.submit()
     await master.ask("POST", f"/jobs/{job}/cancel")
     answers = await asyncio.gather(*(master.ask("POST", f"/jobs/{job}/retry") for _ in range(5)))
@@ -248,7 +248,7 @@ async def test_of_two_retries_at_once_one_wins(master: Bench) -> None:
     assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 409
 
 
-async def test_what_waits_and_what_runs_is_explained(master: Bench) -> None:
+async def test_explanations_of_a_waiting_and_a_running_job(master: Bench) -> None:
     job = await master.submit(**SPEC)
     explained = await master.get(f"/jobs/{job}/explain")
     assert explained["reasons"][0]["code"] == "no_worker"
@@ -259,7 +259,7 @@ async def test_what_waits_and_what_runs_is_explained(master: Bench) -> None:
     assert (await master.ask("GET", f"/jobs/{job}/tasks/4/explain")).status == 404
 
 
-async def test_attempts_are_listed_for_a_job_and_for_a_time(master: Bench) -> None:
+async def test_attempts_are_listed_by_job_and_by_time(master: Bench) -> None:
     job = await master.submit(**SPEC)
     async with master.worker():
         view = await ended(master, job)
@@ -270,7 +270,7 @@ async def test_attempts_are_listed_for_a_job_and_for_a_time(master: Bench) -> No
     assert (await master.get(f"/attempts?since={seconds(view['finished_at']) + 1}"))["items"] == []
 
 
-async def test_output_is_given_back_byte_by_byte(master: Bench) -> None:
+async def test_output_is_returned_unchanged(master: Bench) -> None:
     long = bytes(range(256)) * 40
     await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
 
@@ -288,7 +288,7 @@ async def test_output_is_given_back_byte_by_byte(master: Bench) -> None:
     stderr = await master.ask("GET", f"/jobs/{job}/tasks/1/stderr")
     assert (stderr.content, stderr.headers["X-Loopline-Cut"]) == (long, "true")
     followed = await master.ask("GET", f"/jobs/{job}/tasks/1/stderr?follow=true")
-    assert followed.content == long, "whatever the worker says of its size"
+    assert followed.content == long, "even if the worker reports a wrong size"
     for answer in (stdout, stderr):
         assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -318,10 +318,10 @@ async def test_results_stream_as_tasks_finish(master: Bench) -> None:
 
 
 @pytest.mark.parametrize("most_ready_bytes", [1, streams.MOST_READY_BYTES])
-async def test_results_are_told_as_they_are_stored_each_once(
+async def test_each_result_is_streamed_once(
     master: Bench, monkeypatch: pytest.MonkeyPatch, most_ready_bytes: int
 ) -> None:
-    """Those of a commit, those of which some is in a file, and those that were read because the reader was slow."""
+    """Results from commits, results with output in a file, and results read from disk for a slow reader."""
     monkeypatch.setattr(streams, "MOST_READY_BYTES", most_ready_bytes)
     monkeypatch.setattr(streams, "STREAM_REST_S", 0.0)
     long = b"long" * 5000
@@ -336,9 +336,9 @@ async def test_results_are_told_as_they_are_stored_each_once(
 
     job = await master.submit(command=["work"], parameters={"i": {"range": [1, 40]}}, size=1000.0, max_attempts=2)
     async with results_of(master, job) as lines, master.worker(does=does):
-        told = [line for line in (await lines.read()).splitlines() if line]
-    assert len(told) == 40
-    assert told == (await master.ask("GET", f"/jobs/{job}/results?follow=false")).content.splitlines()
+        received = [line for line in (await lines.read()).splitlines() if line]
+    assert len(received) == 40
+    assert received == (await master.ask("GET", f"/jobs/{job}/results?follow=false")).content.splitlines()
 
 
 async def test_results_keep_the_connection_alive(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +351,7 @@ async def test_results_keep_the_connection_alive(master: Bench, monkeypatch: pyt
     assert (await master.ask("GET", f"/jobs/{job}/results?follow=false")).content == b""
 
 
-async def test_long_output_is_shortened_in_results(master: Bench) -> None:
+async def test_long_output_is_truncated_in_results(master: Bench) -> None:
     long = b"x" * (streams.MAX_STDOUT_BYTES + 1)
     await master.ask("PUT", f"/files/{sha256(long)}", "worker", data=long)
     job = await master.submit()

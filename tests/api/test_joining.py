@@ -1,4 +1,4 @@
-"""One line lets a new computer in: once, in time, and however often the answer is lost."""
+"""A join token admits a new computer once and in time, even if the response is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def joins(master: Bench, body: dict[str, Any]) -> int:
     return (await master.ask("POST", "/join", role=None, json=body)).status
 
 
-async def test_who_has_joined_is_a_worker_and_no_more(master: Bench) -> None:
+async def test_joined_computer_has_only_the_worker_role(master: Bench) -> None:
     made = await line(master)
     assert await joins(master, wish(made["secret"])) == 201
     master.tokens["worker"] = TOKEN
@@ -49,8 +49,8 @@ async def test_who_has_joined_is_a_worker_and_no_more(master: Bench) -> None:
         pass
 
 
-async def test_its_token_is_nobody_elses(master: Bench) -> None:
-    """A computer that has joined cannot pass for another."""
+async def test_worker_token_is_valid_for_one_worker(master: Bench) -> None:
+    """A joined computer cannot impersonate another."""
     made = await line(master)
     await joins(master, wish(made["secret"]))
     master.tokens["worker"] = TOKEN
@@ -59,7 +59,7 @@ async def test_its_token_is_nobody_elses(master: Bench) -> None:
             pass
 
 
-async def test_an_answer_that_was_lost_is_given_again_and_counts_once(master: Bench) -> None:
+async def test_repeated_join_request_counts_once(master: Bench) -> None:
     made = await line(master)
     statuses = await asyncio.gather(*(joins(master, wish(made["secret"])) for _ in range(5)))
     assert statuses == [201] * 5
@@ -68,23 +68,23 @@ async def test_an_answer_that_was_lost_is_given_again_and_counts_once(master: Be
     assert "secret" not in view
 
 
-async def test_it_is_good_for_so_many_computers(master: Bench) -> None:
+async def test_join_token_is_valid_for_its_number_of_uses(master: Bench) -> None:
     made = await line(master, uses=2)
     tokens = [f"ll_0000000{number}_x" for number in range(3)]
     wishes = [wish(made["secret"], token, f"pc-{number}") for number, token in enumerate(tokens)]
     assert [await joins(master, each) for each in wishes] == [201, 201, 403]
-    assert await joins(master, wishes[0]) == 201  # who is in stays in
+    assert await joins(master, wishes[0]) == 201  # a joined computer may repeat its request
 
 
 @pytest.mark.parametrize("changed", [{"hash": "0" * 64}, {"worker": "pc-2"}])
-async def test_nobody_takes_over_anothers_token(master: Bench, changed: dict[str, str]) -> None:
+async def test_joined_token_cannot_be_taken_over(master: Bench, changed: dict[str, str]) -> None:
     made = await line(master, uses=9)
     assert await joins(master, wish(made["secret"])) == 201
     assert await joins(master, wish(made["secret"]) | changed) == 403
 
 
-async def test_two_tokens_of_one_hash_break_nothing(master: Bench) -> None:
-    """The store keeps each hash once: it must not come to that, for the store would take no more writes."""
+async def test_duplicate_token_hash_is_refused(master: Bench) -> None:
+    """The store has a unique index on hashes: a violation would stop all writes."""
     made = await line(master, uses=9)
     assert await joins(master, wish(made["secret"])) == 201
     other = wish(made["secret"], worker="pc-2") | {"token": "11111111"}
@@ -92,11 +92,11 @@ async def test_two_tokens_of_one_hash_break_nothing(master: Bench) -> None:
     assert (answer.status, answer.body["code"]) == (403, "join_token_refused")
     mixed = wish(made["secret"], "ll_22222222_x", "pc-3")
     assert await joins(master, mixed) == 201
-    assert await joins(master, mixed | {"hash": hash_of(TOKEN)}) == 403  # its id is one's, its hash another's
+    assert await joins(master, mixed | {"hash": hash_of(TOKEN)}) == 403  # another's hash
     assert (await master.ask("POST", "/tokens", json={"name": "u", "role": "user"})).status == 201
 
 
-async def test_a_name_is_one_computers_until_its_token_is_revoked(master: Bench) -> None:
+async def test_name_belongs_to_one_computer_until_its_token_is_revoked(master: Bench) -> None:
     made = await line(master, uses=2)
     again = wish(made["secret"], "ll_22222222_x")
     assert await joins(master, wish(made["secret"])) == 201
@@ -109,7 +109,7 @@ async def test_a_name_is_one_computers_until_its_token_is_revoked(master: Bench)
     assert await joins(master, again) == 201
 
 
-async def test_an_expired_one_lets_nobody_in(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_join_token_is_refused(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await line(master, expires_s=60.0)
     monkeypatch.setattr("loopline_master.http.auth.time.time", lambda: seconds(made["expires_at"]) + 1)
     answer = await master.ask("POST", "/join", role=None, json=wish(made["secret"]))
@@ -118,22 +118,22 @@ async def test_an_expired_one_lets_nobody_in(master: Bench, monkeypatch: pytest.
     assert "loopline token join" in answer.body["hint"]
 
 
-async def test_a_revoked_one_lets_nobody_in(master: Bench) -> None:
+async def test_revoked_join_token_is_refused(master: Bench) -> None:
     made = await line(master)
     answer = await master.ask("POST", f"/join-tokens/{made['id']}/revoke")
     assert answer.body["revoked_at"]
     assert await joins(master, wish(made["secret"])) == 403
 
 
-async def test_guessing_is_slowed_down(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no guess is forgotten meanwhile
+async def test_guesses_of_join_tokens_are_rate_limited(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no time passes
     statuses = [await joins(master, wish("lj_0_guess")) for _ in range(101)]
     assert (statuses[0], statuses[-1]) == (403, 429)
     made = await line(master)
-    assert await joins(master, wish(made["secret"])) == 201, "a valid line is looked up first"
+    assert await joins(master, wish(made["secret"])) == 201, "a valid token is looked up first"
 
 
-async def test_it_outlives_the_master(master: Bench) -> None:
+async def test_join_token_survives_a_restart(master: Bench) -> None:
     made = await line(master)
     await joins(master, wish(made["secret"]))
     kept = await master.parts[Store].tokens.by_hash(hash_of(TOKEN))
@@ -141,7 +141,7 @@ async def test_it_outlives_the_master(master: Bench) -> None:
     assert (kept.name, kept.role) == ("pc-1", "worker")
 
 
-async def test_who_leaves_has_no_token_any_more_and_may_join_again(master: Bench) -> None:
+async def test_leaving_revokes_the_token_and_frees_the_name(master: Bench) -> None:
     made = await line(master, uses=2)
     await joins(master, wish(made["secret"]))
     shared = master.tokens["worker"]
@@ -152,10 +152,10 @@ async def test_who_leaves_has_no_token_any_more_and_may_join_again(master: Bench
     assert (await master.ask("GET", "/whoami", "worker")).status == 401
     assert await joins(master, wish(made["secret"], token="ll_0a0b0c0e_secret")) == 201, "its name is free again"
     master.tokens["worker"] = shared
-    assert (await master.ask("GET", "/whoami", "worker")).status == 200, "others keep theirs"
+    assert (await master.ask("GET", "/whoami", "worker")).status == 200, "other tokens stay valid"
 
 
-async def test_who_is_forgotten_has_no_token_any_more_and_joins_anew(master: Bench) -> None:
+async def test_forgetting_a_worker_revokes_its_token(master: Bench) -> None:
     made = await line(master, uses=2)
     await joins(master, wish(made["secret"]))
     master.tokens["worker"] = TOKEN
@@ -171,7 +171,7 @@ async def test_who_is_forgotten_has_no_token_any_more_and_joins_anew(master: Ben
     assert (await master.ask("POST", "/workers/pc-1/forget")).body["name"] == "pc-1"
     assert (await master.ask("GET", "/whoami", "worker")).status == 401
     assert (await master.ask("POST", "/workers/pc-1/forget")).status == 404
-    assert [deed["did"] for deed in (await master.get("/audit-log"))["items"]][:1] == ["forget_worker"]
+    assert [entry["did"] for entry in (await master.get("/audit-log"))["items"]][:1] == ["forget_worker"]
     await master.parts[Forgetting].remove_keys()
     assert list(keys.iterdir()) == []
     assert await joins(master, wish(made["secret"])) == 201
@@ -179,7 +179,7 @@ async def test_who_is_forgotten_has_no_token_any_more_and_joins_anew(master: Ben
         assert [one["name"] for one in (await master.get("/workers"))["items"]] == ["pc-1"]
 
 
-async def test_who_is_away_for_long_is_forgotten(master: Bench) -> None:
+async def test_worker_absent_for_90_days_is_forgotten(master: Bench) -> None:
     async with master.worker("pc-1"), master.worker("pc-2"):
         pass
     async with master.worker("pc-3"):

@@ -1,4 +1,4 @@
-"""What a start leaves for later: routes, adapters and authorities, each made once somebody needs it."""
+"""Lazy start: routes, adapters and authorities are built when first needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ assert not made, made
 
 @pytest.fixture
 def router(monkeypatch: pytest.MonkeyPatch) -> web.UrlDispatcher:
-    """Of an application whose parts are taken to be there."""
+    """Return the router of an application, with all parts assumed present."""
     monkeypatch.setattr(Operation, "check_parts", lambda operation, parts: None)
     monkeypatch.setattr(late_routes, "_PAUSE_S", 0)
     return web.UrlDispatcher()
@@ -47,13 +47,13 @@ async def found(router: web.UrlDispatcher, method: str, path: str) -> web.Abstra
     return match.http_exception or match.route
 
 
-def test_importing_a_master_makes_nothing_that_a_start_can_do_without() -> None:
+def test_importing_the_master_builds_only_what_a_start_needs() -> None:
     done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-async def test_each_operation_is_found_whatever_was_made_before_it(router: web.UrlDispatcher) -> None:
-    """By a fresh router, which makes subjects until one has the path: none before may take it for its own."""
+async def test_each_operation_is_found_by_a_fresh_router(router: web.UrlDispatcher) -> None:
+    """The router builds subjects until one has the path; no earlier one may claim it."""
     for operation in all_operations():
         late = web.UrlDispatcher()
         LateRoutes(late, Parts())
@@ -64,7 +64,7 @@ async def test_each_operation_is_found_whatever_was_made_before_it(router: web.U
         assert route.handler.func.__self__ is operation, path
 
 
-async def test_only_what_is_asked_for_is_made(router: web.UrlDispatcher) -> None:
+async def test_only_requested_routes_are_built(router: web.UrlDispatcher) -> None:
     late = LateRoutes(router, Parts())
     assert isinstance(await found(router, "GET", "/api/v1/link"), web.AbstractRoute)
     assert len(late._waiting) == len(SUBJECTS) + 2 - len(["live.streams", "routes.workers"])
@@ -73,7 +73,7 @@ async def test_only_what_is_asked_for_is_made(router: web.UrlDispatcher) -> None
     assert isinstance(await found(router, "HEAD", "/api/v1/jobs/1"), web.AbstractRoute)
 
 
-async def test_paths_and_methods_that_do_not_exist_are_refused_as_ever(router: web.UrlDispatcher) -> None:
+async def test_unknown_paths_and_methods_are_refused(router: web.UrlDispatcher) -> None:
     late = LateRoutes(router, Parts())
     for _, (method, path) in product(("at first", "once all is made"), (("GET", "/no/such"), ("POST", "/healthz"))):
         refused = await found(router, method, path)
@@ -83,14 +83,14 @@ async def test_paths_and_methods_that_do_not_exist_are_refused_as_ever(router: w
     assert not late._waiting
 
 
-async def test_the_rest_is_made_after_a_while(router: web.UrlDispatcher) -> None:
+async def test_remaining_routes_are_built_after_a_while(router: web.UrlDispatcher) -> None:
     late = LateRoutes(router, Parts())
     await late.make_rest()
     assert not late._waiting
     assert isinstance(await found(router, "GET", "/"), web.AbstractRoute)
 
 
-def test_a_start_is_logged_as_all_else() -> None:
+def test_log_line_of_a_start_equals_its_generic_encoding() -> None:
     settings = SchedulerSettings(overdrawn_after=float("inf"))
     start, other = MasterStarted(settings), MasterStoodStill()
     for events in ([start], [start, other], [other], []):
@@ -99,7 +99,7 @@ def test_a_start_is_logged_as_all_else() -> None:
 
 
 @pytest.mark.parametrize("before", [None, "/etc/no-such-file"])
-def test_authorities_are_left_unread_only_for_a_while(monkeypatch: pytest.MonkeyPatch, before: str | None) -> None:
+def test_authorities_are_skipped_only_within_the_context(monkeypatch: pytest.MonkeyPatch, before: str | None) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     if before:
         monkeypatch.setenv("SSL_CERT_FILE", before)

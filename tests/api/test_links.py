@@ -1,4 +1,4 @@
-"""Worker links: opened, refused, superseded, cut; what one worker does wrong hurts nobody else."""
+"""Worker links: opened, refused, superseded, closed; errors of one worker do not affect others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def connect(master: Bench, role: str = "worker") -> Any:
 
 
 async def farewell(socket: aiohttp.ClientWebSocketResponse) -> tuple[int | None, str]:
-    """How the master closed the link, after whatever it had to say before."""
+    """Return the code and reason with which the master closed the link."""
     async with asyncio.timeout(10):
         while (message := await socket.receive()).type is WSMsgType.BINARY:
             pass
@@ -50,7 +50,7 @@ async def is_connected(master: Bench, name: str, connected: bool = True) -> bool
     return answer.status == 200 and answer.body["connected"] is connected
 
 
-async def test_a_worker_joins_reports_and_leaves(master: Bench) -> None:
+async def test_worker_joins_reports_and_leaves(master: Bench) -> None:
     async with master.worker("w1", slots=3):
         view = await until(lambda: _slots(master, "w1", 3))
         assert view["connected"]
@@ -59,7 +59,7 @@ async def test_a_worker_joins_reports_and_leaves(master: Bench) -> None:
     await until(lambda: is_connected(master, "w1", False))
 
 
-async def test_what_a_worker_says_without_news_is_shown_and_not_logged(master: Bench) -> None:
+async def test_report_without_news_is_shown_but_not_logged(master: Bench) -> None:
     async with master.worker("w1") as worker:
         await until(lambda: _slots(master, "w1", 4))
         rows = await _log_rows(master)
@@ -77,7 +77,7 @@ async def test_what_a_worker_says_without_news_is_shown_and_not_logged(master: B
         await until(lambda: _in_use(master, "w1"))
         assert await _log_rows(master) == rows + 1
         (job,) = [await master.submit()]
-        await until(lambda: _is_done(master, job))  # numbers are right on both sides
+        await until(lambda: _is_done(master, job))  # sequence numbers still match on both sides
 
 
 async def _log_rows(master: Bench) -> int:
@@ -92,7 +92,7 @@ async def _is_done(master: Bench, job: int) -> bool:
     return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
 
 
-async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:
+async def test_drained_worker_gets_no_task(master: Bench) -> None:
     async with master.worker("w1"):
         assert (await master.ask("POST", "/workers/w1/drain")).body["draining"] is True
         drained = await master.ask("POST", "/workers/w1/drain?reason=new%20disk")
@@ -104,8 +104,8 @@ async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:
         await until(lambda: _has_succeeded(master, job))
 
 
-async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_does_not(master: Bench) -> None:
-    """So that the worker can tell what the network took."""
+async def test_answer_carries_the_time_that_its_report_was_held(master: Bench) -> None:
+    """The worker subtracts it to measure the network delay; later frames do not carry it."""
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS)
         await socket.send_bytes(session.hello())
@@ -127,11 +127,11 @@ async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_
 async def reported(
     master: Bench,
 ) -> AsyncIterator[tuple[aiohttp.ClientWebSocketResponse, WorkerSession, Callable[[], Awaitable[Assign]]]]:
-    """A worker of one slot that has been answered once: its socket, its session, and what hears the next Assign."""
+    """Yield socket, session and a receive function of a worker with one slot whose first Report was answered."""
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS)
 
-        async def hear() -> Assign:
+        async def next_assign() -> Assign:
             assign = session.receive(await socket.receive_bytes())
             assert isinstance(assign, Assign)
             return assign
@@ -139,54 +139,54 @@ async def reported(
         await socket.send_bytes(session.hello())
         assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
         await socket.send_bytes(session.report((), (), Load(slots=1))[1])
-        assert (await hear()).seen == 1
-        yield socket, session, hear
+        assert (await next_assign()).seen == 1
+        yield socket, session, next_assign
 
 
 @pytest.mark.parametrize(("within_s", "frames"), [(3600.0, 1), (0.0, 2)])
-async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
+async def test_result_is_acknowledged_with_the_next_task_or_in_time(
     master: Bench, monkeypatch: pytest.MonkeyPatch, within_s: float, frames: int
 ) -> None:
-    """A worker with nothing else in hand waits for neither."""
+    """The acknowledgement of a stored result waits for the next task, but only for a short time."""
     monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", within_s)
-    async with reported(master) as (socket, session, hear):
+    async with reported(master) as (socket, session, next_assign):
         first = await master.submit()
-        run = (await hear()).run[0]
+        run = (await next_assign()).run[0]
         done = Result(run.attempt, Outcome.SUCCEEDED, 0)
         await socket.send_bytes(session.report((), (done,), Load(slots=1))[1])
         await until(lambda: _has_succeeded(master, first))
-        heard = [await hear()] if frames == 2 else []
-        assert all(assign.seen == 2 and not assign.run for assign in heard)
+        received = [await next_assign()] if frames == 2 else []
+        assert all(assign.seen == 2 and not assign.run for assign in received)
         await master.submit()
-        heard.append(await hear())
-        assert (heard[-1].seen, len(heard[-1].run)) == (2, 1)
-        assert (heard[0].held_s or 0) > 0
-        assert len(heard) == frames
-        assert heard[-1].seq == 2 + frames
+        received.append(await next_assign())
+        assert (received[-1].seen, len(received[-1].run)) == (2, 1)
+        assert (received[0].held_s or 0) > 0
+        assert len(received) == frames
+        assert received[-1].seq == 2 + frames
         await socket.send_bytes(
-            session.report((), (Result(heard[-1].run[0].attempt, Outcome.SUCCEEDED, 0),), Load(1))[1]
+            session.report((), (Result(received[-1].run[0].attempt, Outcome.SUCCEEDED, 0),), Load(1))[1]
         )
         await until(lambda: _has_succeeded(master, 2))
 
 
-async def test_a_worker_that_offers_no_slots_is_told_at_once_that_its_result_is_on_disk(
+async def test_result_of_a_worker_without_slots_is_acknowledged_at_once(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No task can follow, and it may be waiting for that to end."""
+    """It gets no further task, and may wait for the acknowledgement to exit."""
     monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", 3600.0)
-    async with reported(master) as (socket, session, hear):
+    async with reported(master) as (socket, session, next_assign):
         await master.submit()
-        done = Result((await hear()).run[0].attempt, Outcome.SUCCEEDED, 0)
+        done = Result((await next_assign()).run[0].attempt, Outcome.SUCCEEDED, 0)
         await socket.send_bytes(session.report((), (done,), Load(slots=0))[1])
-        answer = await asyncio.wait_for(hear(), 30)
+        answer = await asyncio.wait_for(next_assign(), 30)
         assert (answer.seen, answer.run) == (2, ())
 
 
 @pytest.mark.parametrize(("life", "is_let_in"), [("", True), ("another", False)])
-async def test_a_report_of_another_life_of_the_database_ends_its_link(
+async def test_report_from_another_life_of_the_database_closes_the_link(
     master: Bench, life: str, is_let_in: bool
 ) -> None:
-    """A worker that has nothing from any master names none."""
+    """A worker without attempts of any master names no life."""
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS)
         await socket.send_bytes(session.hello())
@@ -200,7 +200,7 @@ async def test_a_report_of_another_life_of_the_database_ends_its_link(
             assert await farewell(socket) == (1002, "a report of what life another of the database has given")
 
 
-async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None:
+async def test_other_protocol_version_is_refused_with_a_hint(master: Bench) -> None:
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS)
         hello = json.loads(session.hello())
@@ -213,9 +213,7 @@ async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None
     assert (await master.ask("GET", "/workers/w1")).status == 404
 
 
-async def test_a_worker_that_was_known_and_speaks_another_version_is_named(
-    master: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_known_worker_with_another_version_is_named(master: Bench, caplog: pytest.LogCaptureFixture) -> None:
     async with master.worker("w1"):
         await until(lambda: is_connected(master, "w1"))
         assert (await master.get("/workers/w1"))["refused"] == ""
@@ -229,8 +227,8 @@ async def test_a_worker_that_was_known_and_speaks_another_version_is_named(
     assert caplog.text.count(f"link from 127.0.0.1 refused: {said}; install the same") == 1
 
 
-async def test_a_copy_of_a_computer_is_refused_as_long_as_the_first_is_there(master: Bench) -> None:
-    """A cloned disk has the token, the name and the data folder of its original."""
+async def test_cloned_computer_is_refused_while_the_original_is_connected(master: Bench) -> None:
+    """A cloned disk has the token, name and data folder of the original."""
     first, copy = (replace(FACTS, machine=name) for name in ("one", "two"))
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot1", first)
@@ -244,8 +242,10 @@ async def test_a_copy_of_a_computer_is_refused_as_long_as_the_first_is_there(mas
             assert "loopline leave --here-only" in answer.hint
         assert (await master.get("/workers/w1"))["twin"] == "127.0.0.1"
         assert [view["twin"] for view in (await master.get("/workers"))["items"]] == ["127.0.0.1"]
-        assert await is_connected(master, "w1"), "the first has noticed nothing"
-        again = WorkerSession("w1", "boot3", first)  # its agent starts again before the old link is seen to be dead
+        assert await is_connected(master, "w1"), "the original is not affected"
+        again = WorkerSession(
+            "w1", "boot3", first
+        )  # the original's agent restarts before its old link is known to be dead
         async with connect(master) as same:
             await same.send_bytes(again.hello())
             assert isinstance(again.receive(await same.receive_bytes()), Welcome)
@@ -256,8 +256,8 @@ async def test_a_copy_of_a_computer_is_refused_as_long_as_the_first_is_there(mas
         assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
 
 
-async def test_a_link_that_is_open_is_taken_over_by_those_alone_who_know_its_word(master: Bench) -> None:
-    """Whoever has read the token of a worker does not take its place."""
+async def test_open_link_can_be_taken_over_only_with_its_secret(master: Bench) -> None:
+    """Knowing the token of a worker is not enough to take its place."""
     ours = WorkerSession("w1", "boot", FACTS, instance="ours")
     async with connect(master) as socket:
         await socket.send_bytes(ours.hello())
@@ -276,7 +276,7 @@ async def test_a_link_that_is_open_is_taken_over_by_those_alone_who_know_its_wor
             assert isinstance(again.receive(await same.receive_bytes()), Welcome)
 
 
-async def test_one_worker_too_many_is_refused(tmp_path: Path) -> None:
+async def test_worker_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_workers": 1}) as master, master.worker("w1"):
         async with connect(master) as socket:
             session = WorkerSession("w2", "boot", FACTS)
@@ -300,7 +300,7 @@ async def test_one_worker_too_many_is_refused(tmp_path: Path) -> None:
         b"[" * 1_000_000,
     ],
 )
-async def test_what_is_no_hello_closes_that_link_only(master: Bench, frame: bytes) -> None:
+async def test_invalid_hello_closes_only_that_link(master: Bench, frame: bytes) -> None:
     async with master.worker("good"):
         async with connect(master) as socket:
             await socket.send_bytes(frame)
@@ -310,7 +310,7 @@ async def test_what_is_no_hello_closes_that_link_only(master: Bench, frame: byte
         assert await is_connected(master, "good")
 
 
-async def test_what_comes_out_of_turn_closes_the_link(master: Bench) -> None:
+async def test_frame_out_of_sequence_closes_the_link(master: Bench) -> None:
     async with master.worker("w1") as worker:
         worker.session._sent += 1
         await worker.report()
@@ -320,21 +320,21 @@ async def test_what_comes_out_of_turn_closes_the_link(master: Bench) -> None:
         assert await is_connected(master, "w1")
 
 
-async def test_a_frame_too_long_closes_the_link(master: Bench) -> None:
+async def test_oversized_frame_closes_the_link(master: Bench) -> None:
     async with master.worker("w1") as worker:
-        with suppress(ConnectionError):  # it is closed before all is sent
+        with suppress(ConnectionError):  # the master closes it before the whole frame is sent
             await worker.socket.send_bytes(b" " * (MAX_FRAME_BYTES + 1))
         await until(lambda: is_connected(master, "w1", False))
 
 
-async def test_who_says_nothing_is_cut_off(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_without_a_hello_is_closed(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HELLO_WITHIN_S", 0.05)
     async with connect(master) as socket:
         code, reason = await farewell(socket)
         assert (code, reason) == (1002, "no hello within 0.05 s")
 
 
-async def test_the_newer_link_of_a_worker_takes_over(master: Bench) -> None:
+async def test_newer_link_of_a_worker_takes_over(master: Bench) -> None:
     async with master.worker("w1") as old, master.worker("w1") as new:
         await until(lambda: _is(old.socket.closed))
         assert old.socket.close_code == 1000
@@ -344,13 +344,13 @@ async def test_the_newer_link_of_a_worker_takes_over(master: Bench) -> None:
         assert await is_connected(master, "w1")
 
 
-async def test_a_silent_worker_is_cut_off_when_its_lease_ends(tmp_path: Path) -> None:
+async def test_link_is_closed_when_its_lease_ends(tmp_path: Path) -> None:
     async with running_master(tmp_path, lease_s=0.2, report_every_s=0.1) as master, master.worker("w1") as worker:
         await until(lambda: _is(worker.socket.closed))
         assert not (await master.get("/workers/w1"))["connected"]
 
 
-async def test_a_worker_that_does_not_listen_is_cut_off(tmp_path: Path) -> None:
+async def test_link_that_is_not_read_is_closed(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_frames": 2}) as master, master.worker("w1"):
         link = master.parts[WorkerLinks]._open["w1"]
         assert link._transport is not None
@@ -362,7 +362,7 @@ async def test_a_worker_that_does_not_listen_is_cut_off(tmp_path: Path) -> None:
         await until(lambda: is_connected(master, "w1", False))
 
 
-async def test_nobody_is_told_what_is_for_another(master: Bench) -> None:
+async def test_frames_for_other_sessions_are_dropped(master: Bench) -> None:
     master.parts[WorkerLinks].deliver("nobody", Assign(1, 0))
     master.parts[WorkerLinks].close("nobody", 1)
     async with master.worker("w1") as worker:
@@ -371,7 +371,7 @@ async def test_nobody_is_told_what_is_for_another(master: Bench) -> None:
         assert not worker.socket.closed
 
 
-async def test_a_stopping_master_says_so(tmp_path: Path) -> None:
+async def test_stopping_master_closes_links_with_going_away(tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as http:
         async with running_master(tmp_path) as master:
             socket = await http.ws_connect(master.address("/link"), headers=master.headers("worker"))

@@ -1,4 +1,4 @@
-"""The port as it changes hands, from one who answers for a waiting master to the master itself."""
+"""Handover of the port from the server that answers for a waiting master to the master itself."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ from loopline_master.settings import MasterSettings
 
 @pytest.fixture
 def without_collections() -> Iterator[None]:
-    """Leave what is in a circle where it is, as a master does with all that is there when it begins."""
+    """Disable collection of reference cycles, as a master does at its start."""
     gc.disable()
     yield
     gc.enable()
 
 
-async def test_a_connection_that_comes_as_a_listener_ends_is_not_left_without_an_answer(
-    tmp_path: Path, without_collections: None
-) -> None:
+async def test_connection_accepted_as_the_listener_ends_is_closed(tmp_path: Path, without_collections: None) -> None:
     settings = MasterSettings.load(data_dir=tmp_path)
     server = web.Server(lambda request: web.Response())  # type: ignore[arg-type,return-value]
     listener = Listener(
@@ -42,7 +40,7 @@ async def test_a_connection_that_comes_as_a_listener_ends_is_not_left_without_an
         accepting = asyncio.create_task(listener.accept(listening))
         await asyncio.sleep(0)
         with socket.create_connection(listening.getsockname(), timeout=10) as caller:
-            loop.call_soon(accepting.cancel)  # it ends in the turn of the loop that hears of the caller
+            loop.call_soon(accepting.cancel)  # the listener ends in the loop iteration that accepts the caller
             await asyncio.wait([accepting])
             listening.close()
             with pytest.raises(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""``python -m loopline_master`` as a process: what it says, and how it ends."""
+"""``python -m loopline_master`` as a process: its output and its exit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def start(*command: str) -> asyncio.subprocess.Process:
 
 
 async def said(*arguments: str) -> tuple[int | None, str]:
-    """Exit code and standard error of one that ends by itself, begun as a fork."""
+    """Fork a master that exits by itself; return exit code and standard error."""
     process = await start(*starting("loopline_master"), *arguments)
     _, errors = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode, errors.decode()
@@ -39,7 +39,7 @@ async def said(*arguments: str) -> tuple[int | None, str]:
 
 @asynccontextmanager
 async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A master, and what it says when it serves."""
+    """Run a master; yield the process and its greeting."""
     process = await start(sys.executable, "-m", "loopline_master", *arguments)
     assert process.stdout
     try:
@@ -51,7 +51,7 @@ async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
         await process.wait()
 
 
-async def test_it_greets_serves_and_stops_when_told(tmp_path: Path) -> None:
+async def test_master_greets_serves_and_stops_at_sigterm(tmp_path: Path) -> None:
     async with running("--port", "0", "--data-dir", str(tmp_path)) as (process, greeting):
         url = greeting.split()[6]
         assert f"loopline worker --master {url} --token-file {tmp_path}/tokens/worker" in greeting
@@ -59,12 +59,12 @@ async def test_it_greets_serves_and_stops_when_told(tmp_path: Path) -> None:
         assert f"{url}/docs" in greeting
         headers = {"Authorization": f"Bearer {(tmp_path / 'tokens' / 'admin').read_text().strip()}"}
         async with aiohttp.ClientSession(headers=headers) as http, http.get(f"{url}/api/v1/events") as events:
-            assert events.status == 200  # somebody is listening
+            assert events.status == 200  # a client has an open stream
             process.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(process.wait(), 20) == 0
 
 
-async def test_two_masters_do_not_share_a_port_or_a_database(tmp_path: Path) -> None:
+async def test_second_master_on_a_port_or_database_is_refused(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -78,7 +78,7 @@ async def test_two_masters_do_not_share_a_port_or_a_database(tmp_path: Path) -> 
         assert "another master is using the database" in errors
 
 
-async def test_what_cannot_be_a_master_says_why(tmp_path: Path) -> None:
+async def test_invalid_start_exits_with_an_explanation(tmp_path: Path) -> None:
     (tmp_path / "loopline.db").write_text("this is no database, whatever it is called" * 100)
     code, errors = await said("--data-dir", str(tmp_path))
     assert (code, "Traceback" in errors) == (1, False)
@@ -88,7 +88,7 @@ async def test_what_cannot_be_a_master_says_why(tmp_path: Path) -> None:
     assert "did you mean round-robin?" in errors
 
 
-async def test_a_disk_that_takes_no_more_ends_it(tmp_path: Path) -> None:
+async def test_master_exits_when_the_disk_is_full(tmp_path: Path) -> None:
     async with running("--port", "0", "--data-dir", str(tmp_path)) as (process, greeting):
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2**20, 2**20))
         url = f"{greeting.split()[6]}/api/v1/jobs"
@@ -106,7 +106,7 @@ async def test_a_disk_that_takes_no_more_ends_it(tmp_path: Path) -> None:
         assert "Traceback" not in errors
 
 
-def test_what_comes_from_outside_stays_in_its_line() -> None:
+def test_log_line_escapes_outside_text() -> None:
     def written(text: str) -> str:
         return OneLine("%(levelname)s %(message)s").format(
             logging.LogRecord("x", logging.INFO, __file__, 1, "worker %s joined", (text,), None)
@@ -116,7 +116,7 @@ def test_what_comes_from_outside_stays_in_its_line() -> None:
     assert written("x" * 10**6) == "INFO worker " + "x" * (2000 - 12) + "... (1,000,019 characters)"
 
 
-def test_it_greets_by_a_name_that_others_can_look_up_or_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_greeting_uses_a_resolvable_name_or_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_names, "_outside", lambda: "10.1.2.3")
     known = {"lab-pc": "127.0.1.1", "lab-pc.example.org": "10.1.2.3", "moved.example.org": "10.9.9.9"}
     monkeypatch.setattr(own_names.socket, "getaddrinfo", lambda name, _: [(2, 1, 6, "", (known[name], 0))])

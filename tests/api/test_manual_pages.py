@@ -1,4 +1,4 @@
-"""How the manual is served: its own scripts run, no others; and a master without one says how to build it."""
+"""Serving the manual: only its own scripts may run; a master without a built manual says how to build it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def serving(folder: Path) -> TestClient:
     return TestClient(TestServer(app))
 
 
-async def test_a_page_may_run_its_own_scripts_and_no_others(tmp_path: Path) -> None:
+async def test_manual_page_may_run_only_its_own_scripts(tmp_path: Path) -> None:
     (tmp_path / "design").mkdir()
     (tmp_path / "index.html").write_text(PAGE)
     (tmp_path / "design" / "a.html").write_text("<p>")
@@ -38,7 +38,7 @@ async def test_a_page_may_run_its_own_scripts_and_no_others(tmp_path: Path) -> N
             assert (await client.get(path)).status == 404
 
 
-async def test_a_master_whose_manual_was_not_built_says_so(tmp_path: Path) -> None:
+async def test_master_without_a_built_manual_says_how_to_build_it(tmp_path: Path) -> None:
     async with serving(tmp_path / "none") as client:
         answer = await client.get("/manual/")
         assert (answer.status, (await answer.json())["code"]) == (404, "no_manual")

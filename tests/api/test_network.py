@@ -1,4 +1,4 @@
-"""The network as the REST API tells it, and as the scheduler is told of it."""
+"""The network in the REST API, and its way to the scheduler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINK = HostLink("10.1.0.0/24", "10.1.0.1", 125e6, has_master=True)
 LINKED = replace(FACTS, link=LINK)
 
 
-async def test_the_tree_has_those_who_are_connected_and_what_flows_between_them(tmp_path: Path) -> None:
+async def test_network_view_has_connected_workers_and_their_flows(tmp_path: Path) -> None:
     async with running_master(tmp_path, peers="on") as master, master.worker("ant", facts=LINKED):
         hello, far = Hello(PROTOCOL_VERSION, "bee", "boot", LINKED), master.parts[Exchange]
         fetching = Fetching("a" * 64, 2**30, 2**20, "ant", rate_bytes_s=5e6, is_free=True)
@@ -44,10 +44,10 @@ async def test_the_tree_has_those_who_are_connected_and_what_flows_between_them(
             assert (flow["source"], flow["receiver"], flow["have_bytes"]) == ("ant", "bee", 2**20)
             nodes = master.parts[Scheduler].state.own(TransferMemory).transfers.nodes
 
-            async def is_told() -> bool:
+            async def is_known() -> bool:
                 return "bee" in nodes_of(master)
 
-            await until(is_told)
+            await until(is_known)
             assert nodes_of(master)["bee"] == "10.1.0.0/24 via 10.1.0.1"
             assert nodes is not None
             far.left("bee", 99)
@@ -65,7 +65,7 @@ def nodes_of(master: Bench) -> dict[str, str | None]:
     }
 
 
-async def test_the_operators_file_is_read_at_the_start_and_its_mistakes_are_named(tmp_path: Path) -> None:
+async def test_network_file_is_read_at_start_and_mistakes_are_reported(tmp_path: Path) -> None:
     (tmp_path / "network.toml").write_text('[switches.core]\nhosts = ["ant"]\nedge = "80 Mbit/s"\n')
     async with running_master(tmp_path, peers="on") as master, master.worker("ant", facts=LINKED):
         view = await master.get("/network")
@@ -83,7 +83,7 @@ async def test_the_operators_file_is_read_at_the_start_and_its_mistakes_are_name
             pass
 
 
-async def test_only_admins_measure_and_only_with_workers_that_carry(tmp_path: Path) -> None:
+async def test_only_admins_can_probe_and_only_between_carriers(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         assert (await master.ask("POST", "/network/measure", "user")).status == 403
         assert "peers = off" in (await master.ask("POST", "/network/measure")).body["detail"]
@@ -99,7 +99,7 @@ async def test_only_admins_measure_and_only_with_workers_that_carry(tmp_path: Pa
             await until(is_in_use)
 
 
-async def test_what_is_measured_is_told_to_the_scheduler_with_headroom(tmp_path: Path) -> None:
+async def test_scheduler_gets_measured_capacity_with_headroom(tmp_path: Path) -> None:
     async with running_master(tmp_path, peers="on") as master:
         names = ["ant", "bee", "cat"]
         network, exchange = master.parts[LiveNetwork], master.parts[Exchange]
@@ -113,11 +113,11 @@ async def test_what_is_measured_is_told_to_the_scheduler_with_headroom(tmp_path:
                             network.show(FlowSample(0.0, {pair: 10e6}, frozenset([pair])))
                 assert exchange.flows() == []
 
-                async def is_told() -> bool:
+                async def is_known() -> bool:
                     node = master.parts[Scheduler].state.own(TransferMemory).transfers.nodes.get("ant")
                     return node is not None and node.up == pytest.approx(15e6)
 
-                await until(is_told)
+                await until(is_known)
                 view = await master.get("/network")
                 assert {node["up"] for node in view["nodes"] if node["known_by"] == "measured"} == {10e6}
 
@@ -129,13 +129,13 @@ def flow(source: str, receiver: str, rate: float, *, is_free: bool = True) -> Fi
     )  # fmt: skip
 
 
-def test_flows_make_a_sample_once_the_same_ones_have_run_for_a_while() -> None:
+def test_flows_make_a_sample_when_unchanged_for_a_while() -> None:
     samples = FlowSamples()
     one, other = flow("a", "b", 5.0), flow("b", "c", 6.0, is_free=False)
     assert [samples.observe(at / 4, [one, other]) for at in range(4)] == [False, False, True, True]
-    assert not samples.observe(4.0, [one])  # another set
+    assert not samples.observe(4.0, [one])  # a different set of flows
     assert not samples.observe(5.0, [])
-    assert [samples.observe(float(at), [other]) for at in range(6, 10)] == [False] * 4  # nothing is free
+    assert [samples.observe(float(at), [other]) for at in range(6, 10)] == [False] * 4  # no flow is free
     for at in range(10, 20):
         samples.observe(float(at), [one, other, flow("a", "b", 1.0)])
     (kept,) = {tuple(sample.rates.items()): None for sample in samples._samples[-3:]}
@@ -144,14 +144,14 @@ def test_flows_make_a_sample_once_the_same_ones_have_run_for_a_while() -> None:
     samples.observe(700_000.0, [one, other])
     assert [sample.at for sample in samples._samples] == [700_000.0]
     others = [one, other, flow("c", "d", 6.0, is_free=False), flow("d", "e", 6.0, is_free=False)]
-    told = [samples.observe(700_100.0 + at, others) for at in range(5)]
-    assert told == [False, False, False, True, True], "most of them show nothing yet"
+    observed = [samples.observe(700_100.0 + at, others) for at in range(5)]
+    assert observed == [False, False, False, True, True], "most of them carry no information yet"
     swift = {("b", "c"), ("c", "d")}
     assert [samples.observe(700_200.0 + at, [*others[1:], one], swift) for at in range(2)] == [True, True]
     assert samples._samples[-1].swift == swift
 
 
-async def test_what_was_measured_outlives_the_master(tmp_path: Path) -> None:
+async def test_measured_network_survives_a_restart(tmp_path: Path) -> None:
     switches = dict.fromkeys(("a", "b", "c", "d", "master"), "s")
     file, samples = tmp_path / "measured-network.json", FlowSamples(tmp_path / "measured-network.json")
     for one, other in ((one, other) for one in "abcd" for other in "abcd" if one != other):
@@ -164,4 +164,4 @@ async def test_what_was_measured_outlives_the_master(tmp_path: Path) -> None:
     assert again.measured == samples.measured
     assert not again.is_news(switches)
     file.write_text('[{"at": 1}]')
-    assert not FlowSamples(file).is_news(switches), "half a file is none"
+    assert not FlowSamples(file).is_news(switches), "an incomplete file is ignored"

@@ -1,4 +1,4 @@
-"""Notifications: nobody waits long for another one's receiver, and none goes where only the master may."""
+"""Notifications: slow receivers do not delay other users, and private addresses are not called."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ async def end_one(master: Bench, url: str, role: str = "admin") -> int:
     return job
 
 
-async def test_a_slow_receiver_delays_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_receiver_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=600))
     open_, shut = asyncio.Event(), asyncio.Event()
     open_.set()
-    slow_heard: list[str] = []
-    quick_heard: list[str] = []
+    slow_received: list[str] = []
+    quick_received: list[str] = []
     async with (
-        receiver(slow_heard, shut) as slow,
-        receiver(quick_heard, open_) as quick,
+        receiver(slow_received, shut) as slow,
+        receiver(quick_received, open_) as quick,
         running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master,
     ):
         jobs = [await end_one(master, f"{slow}/{number}") for number in range(9)]
-        await until(lambda: _are(slow_heard, places.AT_ONCE_USER_EACH))
+        await until(lambda: _are(slow_received, places.AT_ONCE_USER_EACH))
         quick_job = await end_one(master, quick)
         await until(lambda: _is_told(master, quick_job))
-        assert len(slow_heard) == places.AT_ONCE_USER_EACH
+        assert len(slow_received) == places.AT_ONCE_USER_EACH
         shut.set()
         for job in jobs:
             await until(lambda job=job: _is_told(master, job))  # type: ignore[misc]
-    assert sorted(slow_heard) == [f"/{number}" for number in range(len(jobs))], "each once"
-    assert len(quick_heard) == 1
+    assert sorted(slow_received) == [f"/{number}" for number in range(len(jobs))], "each notification is sent once"
+    assert len(quick_received) == 1
 
 
 async def test_silent_receivers_of_one_user_delay_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """80 webhooks that never answer, and one of another user to the same host."""
+    """80 webhooks that never answer, and one of another user at the same host."""
     monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=600))
     told = list[str]()
 
@@ -78,7 +78,7 @@ async def test_silent_receivers_of_one_user_delay_no_other(tmp_path: Path, monke
         assert len(told) == places.AT_ONCE_USER_EACH + 1
 
 
-async def test_receiver_that_gave_no_answer_rests_and_is_tried_again(
+async def test_receiver_without_an_answer_is_retried_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=0.1))
@@ -100,7 +100,7 @@ async def test_receiver_that_gave_no_answer_rests_and_is_tried_again(
         jobs = [await end_one(master, f"{url}/{number}") for number in range(6)]
         await until(lambda: has_failed(jobs[0]))
         await until(lambda: _is_postponed(master))
-        assert len(told) == places.AT_ONCE_USER_EACH, "the others wait while it rests"
+        assert len(told) == places.AT_ONCE_USER_EACH, "further notifications wait during the pause"
         answers, ahead_s = True, 3601.0
         master.parts[Store].notifications.came.set()
         for job in jobs:
@@ -110,7 +110,7 @@ async def test_receiver_that_gave_no_answer_rests_and_is_tried_again(
 async def test_command_that_does_not_end_delays_no_other_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same command for all: who waits for it are the two of one user."""
+    """Both users have the same command; only the slots of one user are blocked by it."""
     monkeypatch.setattr(command, "COMMAND_WITHIN_S", 600.0)
     script = "read -r all; case $all in *the-admin*) sleep 600;; esac"
     commands = {"tell": ["sh", "-c", script]}
@@ -123,11 +123,11 @@ async def test_command_that_does_not_end_delays_no_other_user(
         await until(lambda: _is_told(master, job))
 
 
-def test_places_are_for_receivers_and_users() -> None:
+def test_sending_places_are_limited_per_receiver_and_user() -> None:
     taken = SendingPlaces()
     assert [taken.occupy("here", "ann") for _ in range(3)] == [True, True, False]
     assert [taken.occupy("there", "ann") for _ in range(3)] == [True, True, False]
-    assert not taken.occupy("elsewhere", "ann"), "four of one user"
+    assert not taken.occupy("elsewhere", "ann"), "one user has at most four"
     assert [taken.occupy("here", "bob"), taken.occupy("here", "bob"), taken.occupy("here", "cid")] == [
         True,
         True,
@@ -139,7 +139,7 @@ def test_places_are_for_receivers_and_users() -> None:
     assert sum(others) + 6 == places.AT_ONCE
 
 
-def test_rests_double_and_end_with_an_answer() -> None:
+def test_pauses_double_and_end_with_an_answer() -> None:
     taken, now = SendingPlaces(), 1000.0
     rests = []
     for _ in range(11):
@@ -150,7 +150,9 @@ def test_rests_double_and_end_with_an_answer() -> None:
         rests.append(until_ - now)
         now = until_
     assert rests == [10.0 * 2**number for number in range(9)] + [3600.0, 3600.0]
-    assert [taken.occupy("here", "ann"), taken.occupy("here", "bob")] == [True, False], "one tries"
+    assert [taken.occupy("here", "ann"), taken.occupy("here", "bob")] == [True, False], (
+        "a single notification probes the receiver"
+    )
     taken.note_answer("here")
     assert taken.occupy("here", "bob")
 
@@ -169,10 +171,10 @@ def test_rests_double_and_end_with_an_answer() -> None:
         ("224.0.0.1", False),
     ],
 )
-def test_what_may_lead_to_an_address_that_is_not_public_is_not_called(address: str, may: bool) -> None:
+def test_address_that_may_map_to_a_private_one_is_not_called(address: str, may: bool) -> None:
     assert webhook._PublicResolver([])._may_call(ipaddress.ip_address(address)) is may
     assert webhook._PublicResolver(["::/0", "0.0.0.0/0"])._may_call(ipaddress.ip_address(address)), (
-        "the settings may allow it"
+        "settings can permit it"
     )
 
 

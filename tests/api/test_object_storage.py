@@ -1,4 +1,4 @@
-"""Files of a master in a bucket: an S3 over HTTP that refuses some requests, and one that does not check content."""
+"""A master's files in a bucket: an S3 service with occasional refusals, and one that does not check content."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def service() -> Iterator[ObjectStorage]:
         yield service
 
 
-async def test_a_file_outlives_the_disk_of_its_master_and_goes_when_no_job_needs_it(
-    service: ObjectStorage, tmp_path: Path
-) -> None:
+async def test_file_in_the_bucket_survives_the_loss_of_the_disk(service: ObjectStorage, tmp_path: Path) -> None:
     service.refused = 0.1
     async with running_master(tmp_path / "one", files=FILES) as master:
         assert (await master.ask("PUT", f"/files/{NAME}", data=CONTENT)).status == 204
@@ -52,12 +50,12 @@ async def test_a_file_outlives_the_disk_of_its_master_and_goes_when_no_job_needs
         assert (await master.ask("GET", f"/files/{NAME}")).content == CONTENT
         assert not (await fsck.check(settings)).losses
         report = await master.parts[Retention].prune(None, delete=False)
-        assert report.files == 0, "it is young"
+        assert report.files == 0, "the file is recent"
         Bucket(FILES).delete(f"{NAME[:2]}/{NAME[2:]}")
         assert {loss.what for loss in (await fsck.check(settings)).losses} == {"missing"}
 
 
-async def test_who_can_sends_and_fetches_past_the_master_and_others_are_served_by_it(
+async def test_capable_clients_transfer_directly_and_others_through_the_master(
     service: ObjectStorage, tmp_path: Path
 ) -> None:
     service.refused, content = 0.0, os.urandom(2**17)
@@ -81,7 +79,7 @@ async def test_who_can_sends_and_fetches_past_the_master_and_others_are_served_b
             assert await answer.read() == content
 
 
-async def test_where_the_bucket_cannot_be_reached_files_come_by_way_of_the_master(
+async def test_files_go_through_the_master_if_the_bucket_is_unreachable(
     service: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.refused = 0.0
@@ -104,9 +102,7 @@ async def used_bytes(master: Bench) -> int:
     return (await master.parts[UserFiles].limit_of("the-user")).used
 
 
-async def test_retention_removes_what_is_old_and_keeps_what_was_retained(
-    service: ObjectStorage, tmp_path: Path
-) -> None:
+async def test_retention_removes_old_files_except_retained_ones(service: ObjectStorage, tmp_path: Path) -> None:
     service.refused = 0.0
     store = BucketStore(Bucket(f"{FILES}-2"), FolderStore(tmp_path), grace_s=0.0, reserve_bytes=0)
     blobs = Blobs(store, 2**30, 0)
@@ -120,23 +116,21 @@ async def test_retention_removes_what_is_old_and_keeps_what_was_retained(
     assert blobs.find(name) is None
 
 
-def test_a_bucket_that_cannot_be_used_is_told_with_a_next_step(
-    service: ObjectStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_bucket_is_reported_with_a_hint(service: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     service.refused = 0.0
     with pytest.raises(LooplineError) as error:
         Bucket("s3://another").check()
     assert "make the bucket" in error.value.hint
-    assert error.value.code == "bucket", "a person must mend it"
+    assert error.value.code == "bucket", "an operator has to fix it"
     monkeypatch.setattr("loopline_master.files.bucket.TRIES", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     with pytest.raises(LooplineError) as error:
         Bucket(FILES).check()
-    assert (error.value.status, error.value.code) == (503, AWAY), "it may pass"
+    assert (error.value.status, error.value.code) == (503, AWAY), "the failure may be temporary"
     assert "AWS_ENDPOINT_URL_S3" in error.value.hint
 
 
-def test_a_service_that_takes_any_content_is_written_to_by_the_master_only(
+def test_service_that_does_not_verify_content_gets_no_direct_uploads(
     service: ObjectStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.refused = 0.0

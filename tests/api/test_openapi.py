@@ -1,4 +1,4 @@
-"""The description is valid, says all there is, and its examples are what it says; the docs page needs no network."""
+"""The OpenAPI document is valid and complete, its examples validate, and the docs page needs no network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.api.bench import Bench
 
 @cache
 def described() -> dict[str, Any]:
-    """Build the document, once for all tests and not before one runs, for it takes a second."""
+    """Build the document once, when the first test needs it: it takes a second."""
     return document(all_operations())
 
 
@@ -31,7 +31,7 @@ def operations() -> Iterator[dict[str, Any]]:
 
 
 def schemas(node: Any) -> Iterator[dict[str, Any]]:
-    """All schemas and what is in them."""
+    """Return all schemas, including nested ones."""
     if isinstance(node, dict):
         yield node
         node = list(node.values())
@@ -40,16 +40,16 @@ def schemas(node: Any) -> Iterator[dict[str, Any]]:
             yield from schemas(part)
 
 
-def test_the_document_is_valid() -> None:
+def test_document_is_valid() -> None:
     OpenAPIV31SpecValidator(described()).validate()
 
 
-def test_the_page_is_built_from_this_document() -> None:
+def test_page_is_built_from_this_document() -> None:
     checked_in = json.loads((Path(__file__).parents[2] / "web" / "openapi.json").read_text("utf-8"))
-    assert checked_in == json.loads(json.dumps(described())), "run `make web` and commit what it changes"
+    assert checked_in == json.loads(json.dumps(described())), "run `make web` and commit its changes"
 
 
-def test_names_are_unique_and_everything_is_explained() -> None:
+def test_names_are_unique_and_every_part_is_described() -> None:
     all_of_them = list(operations())
     assert len({operation["operationId"] for operation in all_of_them}) == len(all_of_them)
     for operation in all_of_them:
@@ -57,7 +57,7 @@ def test_names_are_unique_and_everything_is_explained() -> None:
         assert all(parameter.get("description") for parameter in operation.get("parameters", ())), operation
 
 
-def test_every_property_is_described_and_no_description_is_left_over() -> None:
+def test_every_property_is_described_and_no_description_is_unused() -> None:
     schemas_by_name = described()["components"]["schemas"]
     lacking = [
         f"{name}.{field}: say it in a comment behind the field, or in http/field_notes.py"
@@ -91,11 +91,11 @@ def test_every_example_validates() -> None:
     JobSpec.model_validate(described()["components"]["schemas"]["JobSpec"]["example"])
 
 
-async def test_the_document_is_served_to_all(master: Bench) -> None:
+async def test_document_is_served_without_a_token(master: Bench) -> None:
     assert await master.get("//openapi.json", None) == described()
 
 
-async def test_the_docs_page_needs_nothing_from_outside(master: Bench) -> None:
+async def test_docs_page_loads_no_external_resources(master: Bench) -> None:
     page = await master.ask("GET", "//docs", None)
     text = page.content.decode()
     assert not re.search(r"(https?:)?//[a-z]", text)
@@ -112,6 +112,6 @@ async def test_the_docs_page_needs_nothing_from_outside(master: Bench) -> None:
     assert "http" not in script
 
 
-async def test_of_the_docs_files_only_those_of_the_page_are_served(master: Bench) -> None:
+async def test_only_files_of_the_docs_page_are_served(master: Bench) -> None:
     for name in ("index.html", "..%2f..%2f..%2fpyproject.toml", "swagger-ui-bundle.js.map"):
         assert (await master.ask("GET", f"//docs/{name}", None)).status in (404, 422)

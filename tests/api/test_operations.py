@@ -1,4 +1,4 @@
-"""Handlers are given what their signatures name: the caller, the request, and parts of the master by type."""
+"""Handlers receive the arguments that their signatures name: caller, request, and parts of the master by type."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Clockwork:
 
 @routes("GET /with-clockwork", READERS)
 async def with_clockwork(clockwork: Clockwork, caller: Caller, request: web.Request) -> Health:
-    """Say that all is well."""
+    """A handler that takes this part."""
     raise NotImplementedError(clockwork, caller, request)
 
 
-def test_parts_are_found_by_type_and_are_one_of_each() -> None:
+def test_parts_are_found_by_their_unique_type() -> None:
     clockwork = Clockwork()
     parts = Parts(clockwork, 3)
     assert parts[Clockwork] is clockwork
@@ -33,19 +33,19 @@ def test_parts_are_found_by_type_and_are_one_of_each() -> None:
         parts.add(Clockwork())
 
 
-async def test_a_master_has_all_parts_that_handlers_take(shared_master: Bench) -> None:
+async def test_master_has_all_parts_that_handlers_take(shared_master: Bench) -> None:
     for operation in all_operations():
         operation.check_parts(shared_master.parts)
 
 
-def test_a_part_that_a_handler_takes_and_no_master_has_is_named() -> None:
+def test_missing_part_of_a_handler_is_named() -> None:
     (operation,) = routes
     operation.check_parts(Parts(Clockwork()))
     with pytest.raises(AssertionError, match="with_clockwork takes Clockwork, of which the master has none"):
         operation.check_parts(Parts())
-    assert not operation.parameters, "what is handed in is not asked of the client"
+    assert not operation.parameters, "injected arguments are not parameters of the request"
 
 
-def test_no_handler_is_given_the_parts_themselves() -> None:
-    """A handler's signature says what it needs."""
+def test_no_handler_takes_the_container_of_parts() -> None:
+    """A handler's signature must name the parts that it uses."""
     assert not [operation.id for operation in all_operations() if Parts in operation.handed_in.values()]

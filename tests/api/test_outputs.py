@@ -1,4 +1,4 @@
-"""Files in and out of tasks at the master: named before they are used, kept as long as a row names them."""
+"""Input and output files of tasks at the master: checked before use, kept while a row names them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def put(master: Bench, content: bytes) -> str:
 
 
 def age(master: Bench, *names: str, days: float = 100) -> None:
-    """As if nobody had named them for so long; all files where none are named."""
+    """Make these files (default: all) appear unused for this many days."""
     folder = master.parts[Blobs].store.folder
     files = [folder / name[:2] / name[2:] for name in names] or [f for f in folder.rglob("*") if f.is_file()]
     for file in files:
@@ -44,7 +44,7 @@ def age(master: Bench, *names: str, days: float = 100) -> None:
 
 
 def leaving(files: dict[str, str], stdout: str = "") -> Any:
-    """A worker's tasks leave these: content by path. They are on the master already."""
+    """Return a worker's behaviour: its tasks leave these files (content by path), already stored at the master."""
 
     def does(run: Run) -> Result:
         left = tuple(
@@ -56,7 +56,7 @@ def leaving(files: dict[str, str], stdout: str = "") -> Any:
 
 
 async def finished(master: Bench, files: dict[str, str], tasks: int = 1, **spec: Any) -> int:
-    """A job whose tasks have left these files."""
+    """Return a finished job whose tasks have left these files."""
     for text in files.values():
         await put(master, text.encode())
     job = await master.submit(parameters={"i": {"range": [1, tasks]}}, outputs=["*"], **spec)
@@ -72,7 +72,7 @@ async def _is_over(master: Bench, job: int) -> bool:
 # In
 
 
-async def test_an_input_that_was_not_uploaded_is_named(master: Bench) -> None:
+async def test_missing_input_is_named(master: Bench) -> None:
     missing = "0" * 64
     for more in (
         {"inputs": {"data/x": f"sha256:{missing}"}},
@@ -85,7 +85,7 @@ async def test_an_input_that_was_not_uploaded_is_named(master: Bench) -> None:
         assert "loopline submit --input" in answer.body["hint"]
 
 
-async def test_the_worker_is_given_a_list_of_inputs_with_their_sizes(master: Bench) -> None:
+async def test_worker_gets_a_list_of_inputs_with_sizes(master: Bench) -> None:
     common, own = await put(master, b"common"), await put(master, b"own")
     runs: list[Run] = []
     job = await master.submit(
@@ -102,14 +102,14 @@ async def test_the_worker_is_given_a_list_of_inputs_with_their_sizes(master: Ben
     assert (first.outputs, first.inputs) == (("*.csv",), second.inputs)
 
 
-async def test_inputs_alike_are_warned_of(master: Bench) -> None:
+async def test_inputs_that_differ_only_in_case_give_a_warning(master: Bench) -> None:
     file = f"sha256:{await put(master, b'x')}"
     body = {"command": ["work"], "inputs": {"Data": file, "data": file}}
     answer = await master.ask("POST", "/jobs", json=body)
     assert any("Data and data are one file on Windows" in warning for warning in answer.body["warnings"])
 
 
-async def test_a_function_that_was_not_uploaded_is_named(master: Bench) -> None:
+async def test_missing_function_is_named(master: Bench) -> None:
     function = {"file": f"sha256:{'0' * 64}", "python": "3.11", "session": "s"}
     body = {"function": function, "parameters": {"call": ["AA=="]}, "requires": {"python": "3.11"}}
     answer = await master.ask("POST", "/jobs", json=body)
@@ -120,7 +120,7 @@ async def test_a_function_that_was_not_uploaded_is_named(master: Bench) -> None:
 # Out
 
 
-async def test_outputs_are_listed_and_had_one_by_one(master: Bench) -> None:
+async def test_outputs_are_listed_and_downloaded_one_by_one(master: Bench) -> None:
     job = await finished(master, {"out/a b.csv": "hello", "ü.txt": "x"})
     listed = await master.get(f"/jobs/{job}/tasks/1/outputs", "reader")
     assert [file["path"] for file in listed["items"]] == ["out/a b.csv", "ü.txt"]
@@ -136,17 +136,17 @@ async def test_outputs_are_listed_and_had_one_by_one(master: Bench) -> None:
     assert part.content == b"el"
 
 
-async def test_only_what_a_task_left_can_be_had(master: Bench) -> None:
+async def test_only_outputs_of_the_task_can_be_downloaded(master: Bench) -> None:
     job = await finished(master, {"out/x": "y"})
     for path in ("none.csv", "../../x", "..%2f..%2fx", "out", "out/"):
         answer = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/{path}")
         assert answer.status in (404, 422), path
 
 
-async def test_a_whole_job_as_one_archive(master: Bench) -> None:
+async def test_outputs_of_a_job_are_downloaded_as_one_archive(master: Bench) -> None:
     job = await finished(master, {"out/a.csv": "hello" * 1000, "b": ""}, tasks=12)
     got = await master.ask("GET", f"/jobs/{job}/outputs.zip", "reader")
-    assert "Content-Length" not in got.headers  # it is made as it is sent
+    assert "Content-Length" not in got.headers  # the archive is created while it is sent
     assert got.headers["Content-Disposition"].endswith(f"job-{job}.zip")
     archive = zipfile.ZipFile(io.BytesIO(got.content))
     assert archive.testzip() is None
@@ -154,7 +154,7 @@ async def test_a_whole_job_as_one_archive(master: Bench) -> None:
     assert archive.read("12/out/a.csv") == b"hello" * 1000
 
 
-async def test_outputs_of_a_failed_task_are_kept_and_no_archive_has_them(master: Bench) -> None:
+async def test_outputs_of_a_failed_task_are_kept_outside_the_archive(master: Bench) -> None:
     content = "half a result"
     await put(master, content.encode())
     job = await master.submit(outputs=["*", {"path": "*.log", "optional": True}], max_attempts=5)
@@ -178,7 +178,7 @@ async def test_outputs_of_a_failed_task_are_kept_and_no_archive_has_them(master:
     assert (await master.ask("GET", f"/jobs/{job}/outputs.zip")).body["code"] == "no_output"
 
 
-async def test_what_a_failed_attempt_left_may_be_gone(master: Bench) -> None:
+async def test_missing_outputs_of_a_failed_attempt_are_dropped(master: Bench) -> None:
     name = await put(master, b"there")
     files = (OutputFile("gone", "0" * 64, 1), OutputFile("there", name, 5))
     failed = Result(AttemptId(1, 1, 1), Outcome.FAILED, exit_code=3, outputs=files)
@@ -187,7 +187,7 @@ async def test_what_a_failed_attempt_left_may_be_gone(master: Bench) -> None:
     assert (checked.outcome, checked.outputs) == (Outcome.FAILED, files[1:])
 
 
-async def test_no_archive_of_nothing_or_of_too_much(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_empty_or_oversized_archive_is_refused(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await master.submit()
     assert (await master.ask("GET", f"/jobs/{job}/outputs.zip")).body["code"] == "no_output"
     assert (await master.get(f"/jobs/{job}/tasks/1/outputs"))["items"] == []
@@ -195,7 +195,7 @@ async def test_no_archive_of_nothing_or_of_too_much(master: Bench, monkeypatch: 
     await master.ask("POST", f"/jobs/{job}/cancel")
     job = await finished(master, {"a": "1", "b": "2"})
     monkeypatch.setattr(outputs_module, "MAX_ARCHIVED", 1)
-    with pytest.raises(Exception, match=r"not complete|disconnected|payload"):  # cut off: nobody takes it for whole
+    with pytest.raises(Exception, match=r"not complete|disconnected|payload"):  # cut off: incomplete
         await master.ask("GET", f"/jobs/{job}/outputs.zip")
 
 
@@ -206,7 +206,7 @@ async def prune(master: Bench, role: str = "admin", **wish: Any) -> Any:
     return (await master.ask("POST", "/prune", role, json=wish)).body
 
 
-async def test_only_files_that_nobody_names_are_collected(master: Bench) -> None:
+async def test_prune_removes_only_unreferenced_files(master: Bench) -> None:
     used, fresh, forgotten = [await put(master, content) for content in (b"used", b"fresh", b"forgotten")]
     job = await finished(master, {"x": "left", "y": "0" * 64}, inputs={"in": f"sha256:{used}"})
     age(master)
@@ -214,7 +214,7 @@ async def test_only_files_that_nobody_names_are_collected(master: Bench) -> None
     names = {file.parent.name + file.name for file in master.parts[Blobs].store.folder.rglob("*") if file.is_file()}
     seen = await prune(master)
     assert (seen["files"], seen["bytes"], seen["deleted"]) == (1, len(b"forgotten"), False)
-    assert (await master.ask("HEAD", f"/files/{forgotten}")).status == 200  # which keeps it for a while
+    assert (await master.ask("HEAD", f"/files/{forgotten}")).status == 200  # the request retains it for a while
     assert (await prune(master, delete=True))["files"] == 0
     age(master, forgotten)
     assert (await prune(master, delete=True))["files"] == 1
@@ -223,7 +223,7 @@ async def test_only_files_that_nobody_names_are_collected(master: Bench) -> None
     assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).content == b"left"
 
 
-async def test_what_the_lines_of_a_row_file_name_is_kept(master: Bench) -> None:
+async def test_files_named_in_a_row_file_are_kept(master: Bench) -> None:
     named = await put(master, b"an argument")
     rows = await put(master, b'{"call": "sha256:%s"}\n' % named.encode())
     await master.submit(parameters={"file": f"sha256:{rows}"})
@@ -231,7 +231,7 @@ async def test_what_the_lines_of_a_row_file_name_is_kept(master: Bench) -> None:
     assert (await prune(master, delete=True))["files"] == 0
 
 
-async def test_files_of_old_jobs_are_removed_and_that_is_said(master: Bench) -> None:
+async def test_files_of_old_jobs_are_removed_and_reported(master: Bench) -> None:
     shared = await put(master, b"shared")
     old = await finished(master, {"x": "old"}, inputs={"in": f"sha256:{shared}"})
     age(master)
@@ -239,19 +239,19 @@ async def test_files_of_old_jobs_are_removed_and_that_is_said(master: Bench) -> 
     running = await master.submit(inputs={"in": f"sha256:{shared}"})
     age(master)
     seen = await prune(master, older_than_s=0.0)
-    assert (seen["jobs"], seen["files"]) == ([old], 1)  # its output: its input is another job's too, as is their list
+    assert (seen["jobs"], seen["files"]) == ([old], 1)  # only its output: another job shares its input and their list
     assert (await master.ask("GET", f"/jobs/{old}/tasks/1/outputs/x")).content == b"old"
     assert (await prune(master, older_than_s=0.0, delete=True))["files"] == 1
     for path in (f"/jobs/{old}/tasks/1/outputs/x", f"/jobs/{old}/outputs.zip"):
         answer = await master.ask("GET", path)
         assert (answer.status, answer.body["code"]) == (410, "removed")
         assert f"the files of job {old} were removed" in answer.body["detail"]
-    assert (await master.get(f"/jobs/{old}/tasks/1/outputs"))["items"][0]["path"] == "x"  # still known
+    assert (await master.get(f"/jobs/{old}/tasks/1/outputs"))["items"][0]["path"] == "x"  # the row still names it
     assert (await master.ask("HEAD", f"/files/{shared}")).status == 200
     assert running > old
 
 
-async def test_retention_is_a_setting(tmp_path: Path) -> None:
+async def test_retention_follows_its_setting(tmp_path: Path) -> None:
     settings = {"retention_days": 0.0, "prune_every_s": 0.05, "file_grace_s": 1.0}
     async with running_master(tmp_path, **settings) as master:
         job = await finished(master, {"x": "old"})
@@ -265,7 +265,7 @@ async def _is_gone(master: Bench, job: int) -> bool:
     return (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).status == 410
 
 
-async def test_a_job_whose_inputs_are_gone_is_not_retried(master: Bench) -> None:
+async def test_job_with_removed_inputs_cannot_be_retried(master: Bench) -> None:
     name = await put(master, b"input")
     job = await master.submit(inputs={"in": f"sha256:{name}"})
     await master.ask("POST", f"/jobs/{job}/cancel")
@@ -275,8 +275,8 @@ async def test_a_job_whose_inputs_are_gone_is_not_retried(master: Bench) -> None
     assert (answer.status, answer.body["code"]) == (410, "removed")
 
 
-async def test_a_job_that_has_lost_what_its_tasks_left_is_not_retried(master: Bench) -> None:
-    """It would succeed, and the files of its earlier tasks would not be there."""
+async def test_job_with_removed_outputs_cannot_be_retried(master: Bench) -> None:
+    """It would succeed without the files of its earlier tasks."""
     left = await put(master, b"left")
     job = await master.submit(tasks=[{}, {"command": ["fail"]}], outputs=["*"], max_attempts=1)
 
@@ -294,7 +294,7 @@ async def test_a_job_that_has_lost_what_its_tasks_left_is_not_retried(master: Be
     assert (await master.get(f"/jobs/{job}"))["state"] == "failed"
 
 
-async def test_a_job_without_files_can_be_retried_for_ever_and_keeps_what_it_leaves_then(master: Bench) -> None:
+async def test_job_without_files_can_be_retried_and_keeps_its_new_outputs(master: Bench) -> None:
     job = await master.submit(outputs=["*"])
     await master.ask("POST", f"/jobs/{job}/cancel")
     assert (await prune(master, older_than_s=0.0, delete=True))["job_count"] == 1
@@ -307,16 +307,14 @@ async def test_a_job_without_files_can_be_retried_for_ever_and_keeps_what_it_lea
     assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).content == b"left"
 
 
-async def test_a_job_that_is_retried_while_old_files_are_removed_keeps_its_own(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_job_retried_during_a_prune_keeps_its_files(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = await put(master, b"input")
     job = await master.submit(inputs={"in": f"sha256:{name}"})
     await master.ask("POST", f"/jobs/{job}/cancel")
     release = type(master.parts[Store].files).release
 
     async def after_a_retry(files: Any, *arguments: Any) -> None:
-        master.parts[Retention].releasing.release()  # the retry came first
+        master.parts[Retention].releasing.release()  # let the retry come first
         assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 200
         await master.parts[Retention].releasing.acquire()
         age(master)
@@ -327,11 +325,11 @@ async def test_a_job_that_is_retried_while_old_files_are_removed_keeps_its_own(
     assert master.parts[Blobs].find(name)
 
 
-# What results name
+# Files named by results
 
 
-async def test_a_result_whose_files_are_gone_is_no_success_and_is_made_again(master: Bench) -> None:
-    """A link was down for longer than files are kept that nobody names."""
+async def test_result_with_missing_files_is_given_back_and_rerun(master: Bench) -> None:
+    """A link was down for longer than unreferenced files are kept."""
     job = await master.submit(outputs=["*"], max_attempts=1)
     runs: list[Run] = []
 
@@ -350,7 +348,7 @@ async def test_a_result_whose_files_are_gone_is_no_success_and_is_made_again(mas
     assert "the master does not have its output x any more" in first["reason"]
 
 
-async def test_a_result_names_what_is_kept_and_of_its_output_what_is_here(tmp_path: Path) -> None:
+async def test_result_names_only_stored_files_and_stored_output(tmp_path: Path) -> None:
     blobs, gone = Blobs(FolderStore(tmp_path), 2**20, 0), Output(9000, sha256="0" * 64)
     here = blobs.write(b"here")
     os.utime(blobs.find(here) or "", (1000, 1000))
@@ -358,14 +356,14 @@ async def test_a_result_names_what_is_kept_and_of_its_output_what_is_here(tmp_pa
     report = Report(1, 0, (), (result,), Load(1))
     (checked,) = (await with_files(blobs, report)).results
     assert checked == replace(result, stderr=Output(9000, cut=True))
-    assert not blobs.store.remove(here, before=2000), "it is about to be named"
+    assert not blobs.store.remove(here, before=2000), "a row is about to name it"
     (checked,) = (await with_files(blobs, replace(report, results=(replace(result, value=gone),)))).results
     assert (checked.outcome, checked.value, checked.outputs) == (Outcome.GIVEN_BACK, None, ())
     plain = replace(report, results=(Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0),))
     assert await with_files(blobs, plain) is plain
 
 
-async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_here(
+async def test_stored_files_named_in_rows_are_found_at_any_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = Blobs(FolderStore(tmp_path), 2**20, 0)
@@ -378,7 +376,7 @@ async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_h
     assert len(marks.keys) == len(names)
 
 
-async def test_unfinished_uploads_are_removed_when_they_are_old(master: Bench) -> None:
+async def test_old_unfinished_uploads_are_removed(master: Bench) -> None:
     part = master.parts[Blobs].store.folder / "incoming" / ("a" * 64)
     part.write_bytes(b"half")
     assert (await prune(master, delete=True))["uploads"] == 0
@@ -389,6 +387,6 @@ async def test_unfinished_uploads_are_removed_when_they_are_old(master: Bench) -
     assert not part.exists()
 
 
-async def test_pruning_is_for_admins(master: Bench) -> None:
+async def test_only_admins_can_prune(master: Bench) -> None:
     for role in ("user", "reader", "worker"):
         assert (await master.ask("POST", "/prune", role, json={})).status == 403

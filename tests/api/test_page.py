@@ -1,6 +1,4 @@
-"""How the page is served: its policy, its caching, nothing inline, nothing from outside; and what users wrote, never
-as a page.
-"""
+"""Serving the page: its policy and caching, no inline or external code; task output is never served as a page."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ OUTSIDE = re.compile(r"""(?:src|href)=["']?(?:https?:)?//""", re.IGNORECASE)
 
 @pytest.fixture
 async def small(tmp_path: Path) -> TestClient:
-    """Nothing but a page."""
+    """A master with only a page."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text(DOCUMENT)
     (tmp_path / "icon.svg").write_text("<svg/>")
@@ -34,7 +32,7 @@ async def small(tmp_path: Path) -> TestClient:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_built_page_has_nothing_inline_and_nothing_from_outside(shared_master: Bench) -> None:
+async def test_built_page_has_no_inline_and_no_external_code(shared_master: Bench) -> None:
     page = await shared_master.ask("GET", "//", None)
     assert page.status == 200
     text = page.content.decode()
@@ -51,7 +49,7 @@ async def test_the_built_page_has_nothing_inline_and_nothing_from_outside(shared
 @pytest.mark.parametrize(
     "path", ["/", "/jobs", "/jobs/12/tasks/3", "/workers/lab-pc-1", "/guarantee", "/master", "/submit", "/timeline"]
 )
-async def test_every_view_is_the_page_under_a_strict_policy(small: TestClient, path: str) -> None:
+async def test_every_view_returns_the_page_with_a_strict_policy(small: TestClient, path: str) -> None:
     async with small.get(path, headers={"Accept-Encoding": "identity"}) as answer:
         assert (answer.status, await answer.text()) == (200, DOCUMENT)
         policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
@@ -65,7 +63,7 @@ async def test_every_view_is_the_page_under_a_strict_policy(small: TestClient, p
         assert answer.headers["Cache-Control"] == "no-cache"
 
 
-async def test_hashed_assets_are_kept_for_ever_and_the_rest_is_asked_for(small: TestClient) -> None:
+async def test_hashed_assets_are_immutable_and_others_revalidated(small: TestClient) -> None:
     async with small.get("/assets/index-Ab3_dE9x.js", headers={"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
         assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
@@ -84,7 +82,7 @@ async def test_hashed_assets_are_kept_for_ever_and_the_rest_is_asked_for(small: 
 @pytest.mark.parametrize(
     "path", ["/assets/../pages.py", "/assets/%2e%2e/pages.py", "/index.html", "/pages.py", "/api"]
 )
-async def test_nothing_else_is_served(small: TestClient, path: str) -> None:
+async def test_other_files_are_not_served(small: TestClient, path: str) -> None:
     assert (await small.get(path)).status == 404
 
 
@@ -105,19 +103,19 @@ async def test_unknown_address_is_a_page_in_a_browser(shared_master: Bench, path
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_unknown_address_of_the_api_is_no_page(shared_master: Bench) -> None:
+async def test_unknown_address_of_the_api_returns_a_problem(shared_master: Bench) -> None:
     answer = await shared_master.ask("GET", "/jobs/9", headers=BROWSER)
     assert (answer.status, answer.body["code"]) == (404, "not_found")
 
 
-async def test_a_master_whose_page_was_not_built_says_so(tmp_path: Path) -> None:
+async def test_master_without_a_built_page_says_so(tmp_path: Path) -> None:
     app = web.Application(middlewares=[problems])
     add_page(app.router, tmp_path / "nothing")
     async with TestClient(TestServer(app)) as client, client.get("/") as answer:
         assert (answer.status, (await answer.json(content_type=None))["code"]) == (404, "no_page")
 
 
-async def test_what_tasks_wrote_is_never_a_page(master: Bench) -> None:
+async def test_task_output_is_never_served_as_a_page(master: Bench) -> None:
     job = await master.submit()
     script = b"<!doctype html><script>alert(1)</script>"
 

@@ -1,4 +1,4 @@
-"""Plans over REST: the receipt, the job and its explanation say when a gang starts; a broken promise is told."""
+"""Plans over REST: receipt, job and explanation say when a gang starts; a broken promise is reported."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.api.bench import FACTS, Bench, running_master, until, webhook_receive
 
 
 async def busy(master: Bench) -> int:
-    """Submit a task with a limit, which no worker of this test ever ends."""
+    """Submit a task with a limit; no worker of this test ends it."""
     return await master.submit(command=["long"], timeout_s=600, requires={"slots": 4})
 
 
-async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path: Path) -> None:
+async def test_receipt_has_the_plan_and_a_broken_promise_is_notified(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     facts = replace(FACTS, gangs=True)
 
@@ -32,11 +32,11 @@ async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path
     ):
         await busy(master)
         spec = {"command": ["solve"], "nodes": 2, "timeout_s": 60, "notify": {"webhook": url}}
-        told = await master.ask("POST", "/jobs", json=spec)
-        plan = told.body["plan"]
-        assert told.status == 201
+        receipt = await master.ask("POST", "/jobs", json=spec)
+        plan = receipt.body["plan"]
+        assert receipt.status == 201
         assert (plan["kind"], sorted(plan["machines"]), plan["limit_is_given"]) == ("promise", ["ant", "bee"], True)
-        job = told.body["id"]
+        job = receipt.body["id"]
         assert (await master.get(f"/jobs/{job}"))["plan"] == plan
         assert "promised to start in" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
         (waiting,) = (await master.get("/plans"))["plans"]

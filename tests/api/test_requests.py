@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a clear problem, and never the master's failure."""
+"""Invalid requests are answered with a clear problem, never with an internal error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def assert_problem(answer: Answer, status: int) -> dict[str, Any]:
         ("GET", "/link", 400),
     ],
 )
-async def test_what_is_not_there_or_not_so(shared_master: Bench, method: str, path: str, status: int) -> None:
+async def test_unknown_resources_and_invalid_parameters_are_refused(
+    shared_master: Bench, method: str, path: str, status: int
+) -> None:
     assert_problem(await shared_master.ask(method, path), status)
 
 
@@ -113,7 +115,7 @@ async def test_what_is_not_there_or_not_so(shared_master: Bench, method: str, pa
         (b'{"command": ["a"], "timeout_s": 1e10}', 422),
     ],
 )
-async def test_bodies_that_are_no_jobs(shared_master: Bench, body: bytes, status: int) -> None:
+async def test_invalid_jobs_are_refused(shared_master: Bench, body: bytes, status: int) -> None:
     problem = assert_problem(await shared_master.ask("POST", "/jobs", data=body, headers=JSON), status)
     if status == 422:
         assert all(error["at"].startswith("body") and error["message"] for error in problem["errors"])
@@ -133,7 +135,7 @@ async def test_unknown_keys_get_the_nearest_known_one(shared_master: Bench) -> N
     assert answer.body["errors"][0]["message"] == "there is no such key: did you mean limit?"
 
 
-async def test_many_errors_are_told_in_part(shared_master: Bench) -> None:
+async def test_number_of_reported_errors_is_limited(shared_master: Bench) -> None:
     answer = await shared_master.ask("POST", "/jobs", json={"command": [1] * 900})
     assert len(answer.body["errors"]) == 20
     answer = await shared_master.ask(
@@ -149,7 +151,7 @@ async def test_bodies_must_be_json(shared_master: Bench) -> None:
         assert_problem(answer, 415)
 
 
-async def test_what_is_no_http_is_a_line_of_the_log_without_a_traceback(
+async def test_invalid_http_is_logged_in_one_line_without_a_traceback(
     shared_master: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = URL(shared_master.url)
@@ -165,39 +167,39 @@ async def test_what_is_no_http_is_a_line_of_the_log_without_a_traceback(
     assert "Traceback" not in said
 
 
-async def test_only_what_is_allowed_is_said_to_be(shared_master: Bench) -> None:
+async def test_allow_header_lists_exactly_the_permitted_methods(shared_master: Bench) -> None:
     answer = await shared_master.ask("PATCH", "/jobs")
     assert set(answer.headers["Allow"].split(",")) == {"GET", "HEAD", "POST"}
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 201, "\u00fc"])
-async def test_keys_must_be_plain(shared_master: Bench, key: str) -> None:
+async def test_idempotency_keys_must_be_plain_ascii(shared_master: Bench, key: str) -> None:
     answer = await shared_master.ask("POST", "/jobs", json={"command": ["a"]}, headers={"Idempotency-Key": key})
     assert_problem(answer, 422)
 
 
-async def test_raw_bytes_in_headers_do_no_harm(shared_master: Bench) -> None:
+async def test_raw_bytes_in_headers_are_handled(shared_master: Bench) -> None:
     token = shared_master.tokens["admin"].encode()
     for line in (b"Idempotency-Key: \xff\xfe", b"Authorization: Bearer \xff\xfe", b"X: \x80"):
         status = await _raw(shared_master, b"POST /api/v1/jobs HTTP/1.1", line, b"Authorization: Bearer " + token)
         assert 400 <= status < 500, line
 
 
-async def test_raw_bytes_in_paths_do_no_harm(shared_master: Bench) -> None:
+async def test_raw_bytes_in_paths_are_handled(shared_master: Bench) -> None:
     token = b"Authorization: Bearer " + shared_master.tokens["admin"].encode()
     for path in (b"/\xff\xfe", b"/%ff%fe", b"/api/v1/workers/\xc3\xbc", b"/api/v1/jobs?owner=\xff", b"//", b"*"):
         status = await _raw(shared_master, b"GET " + path + b" HTTP/1.1", token)
         assert 400 <= status < 500, path
 
 
-async def test_bodies_have_a_limit(tmp_path: Path) -> None:
+async def test_body_size_is_limited(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_body_bytes": 1000}) as master:
         problem = assert_problem(await master.ask("POST", "/jobs", json={"command": ["a" * 1000]}), 413)
         assert "1,000 bytes" in problem["detail"]
         await master.submit(command=["a" * 500])
 
 
-async def test_jobs_have_limits(tmp_path: Path) -> None:
+async def test_job_size_is_limited(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_jobs": 1, "max_tasks": 10}) as master:
         too_many = await master.ask("POST", "/jobs", json={"command": ["a"], "parameters": {"i": {"range": [1, 11]}}})
         assert_problem(too_many, 422)
@@ -207,7 +209,7 @@ async def test_jobs_have_limits(tmp_path: Path) -> None:
         assert int(full.headers["Retry-After"]) > 0
 
 
-async def test_our_own_mistake_is_told_with_a_number_that_the_log_has_too(
+async def test_internal_error_has_an_incident_number_found_in_the_log(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: object) -> None:
@@ -220,7 +222,7 @@ async def test_our_own_mistake_is_told_with_a_number_that_the_log_has_too(
     assert any(incident in record.message and record.exc_info for record in caplog.records)
 
 
-async def test_answers_are_not_kept_or_guessed_at_by_browsers(shared_master: Bench) -> None:
+async def test_responses_forbid_caching_and_type_sniffing(shared_master: Bench) -> None:
     answer = await shared_master.ask("GET", "/whoami")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cache-Control"] == "no-store"
@@ -237,7 +239,7 @@ async def _raw(master: Bench, *lines: bytes) -> int:
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/jobs"), ("PUT", f"/files/{'0' * 64}")])
-async def test_a_body_that_does_not_come_is_waited_for_so_long_only(
+async def test_body_that_does_not_arrive_times_out(
     shared_master: Bench, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
     for limit in ("BODY_WITHIN_S", "UPLOAD_PIECE_WITHIN_S"):
@@ -253,7 +255,7 @@ async def test_a_body_that_does_not_come_is_waited_for_so_long_only(
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/nothing", "/api/v1/session", "/healthz"])
 async def test_encoded_body_is_refused_unread(shared_master: Bench, path: str) -> None:
-    """It is no gzip: whoever decompressed it would say that."""
+    """The body is not valid gzip, so decompressing it would give another error."""
     head = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     answer = await shared_master.ask("POST", "/" + path, None, data=b"no gzip at all", headers=head)
     assert (answer.status, answer.body["code"]) == (415, "encoded_body")
@@ -276,10 +278,10 @@ async def test_body_of_a_refused_request_is_not_read(shared_master: Bench, head:
         pass
     finally:
         writer.transport.abort()
-    assert sent < 2**26, "what fits into the buffers of two sockets"
+    assert sent < 2**26, "only as many bytes as fit in the buffers of two sockets"
 
 
-async def test_body_without_a_token_is_small(shared_master: Bench) -> None:
+async def test_body_without_a_token_has_a_small_limit(shared_master: Bench) -> None:
     body = b'{"token": "' + b"x" * 2**17 + b'"}'
     answer = await shared_master.ask(
         "POST", "/session", None, data=body, headers={"Content-Type": "application/json"}

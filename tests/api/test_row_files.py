@@ -1,4 +1,4 @@
-"""Sweeps of uploaded rows by REST: submitted, shown, run; and previews."""
+"""Sweeps over uploaded rows by REST: submission, display, execution and previews."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def preview(master: Bench, **spec: Any) -> Any:
     return answer.body
 
 
-async def test_a_job_of_rows_is_run_row_by_row(master: Bench) -> None:
+async def test_job_of_rows_runs_one_task_per_row(master: Bench) -> None:
     ran: dict[int, tuple[tuple[str, ...], dict[str, Any]]] = {}
 
     def work(run: Run) -> Any:
@@ -49,7 +49,7 @@ async def test_a_job_of_rows_is_run_row_by_row(master: Bench) -> None:
     assert [task["number"] for task in (await master.get(f"/jobs/{job}/tasks"))["items"]] == [1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_the_count_may_be_left_out_or_not(master: Bench) -> None:
+async def test_count_of_rows_is_optional(master: Bench) -> None:
     file = await upload(master)
     headers = {"Idempotency-Key": "k"}
 
@@ -60,13 +60,13 @@ async def test_the_count_may_be_left_out_or_not(master: Bench) -> None:
 
     status, job = await submit({"file": file})
     assert status == 201
-    assert await submit({"file": file, "count": 7}) == (201, job), "it says the same"
+    assert await submit({"file": file, "count": 7}) == (201, job), "the right count gives the same job"
     assert await submit({"file": file, "count": 8}) == (409, "key_used")
     assert len((await master.get("/jobs"))["items"]) == 1
 
 
 @pytest.mark.parametrize("is_table", [True, False])
-async def test_a_large_table_is_kept_once_as_a_file(tmp_path: Path, is_table: bool) -> None:
+async def test_large_table_is_stored_once_as_a_file(tmp_path: Path, is_table: bool) -> None:
     rows = [{"seed": n, "text": "much" * 2_500} for n in range(150)]
     given = {"parameters": {"rows": rows}} if is_table else {"tasks": [{"parameters": row} for row in rows]}
     async with running_master(tmp_path) as master:
@@ -81,7 +81,7 @@ async def test_a_large_table_is_kept_once_as_a_file(tmp_path: Path, is_table: bo
     assert not any(b"muchmuch" in file.read_bytes() for file in tmp_path.glob("loopline.db*"))
 
 
-async def test_rows_that_are_none_make_no_job(master: Bench) -> None:
+async def test_invalid_rows_are_refused(master: Bench) -> None:
     body = {"command": COMMAND, "parameters": {"file": await upload(master, [{"a": 1}, {"a": [1]}])}}
     answer = await master.ask("POST", "/jobs", "user", json=body)
     assert (answer.status, answer.body["code"]) == (422, "bad_row")
@@ -92,7 +92,7 @@ async def test_rows_that_are_none_make_no_job(master: Bench) -> None:
     assert (await master.get("/jobs"))["items"] == []
 
 
-async def test_a_preview_shows_the_first_tasks_and_submits_nothing(master: Bench) -> None:
+async def test_preview_shows_the_first_tasks_and_submits_no_job(master: Bench) -> None:
     seen = await preview(master, parameters={"seed": {"range": [1, 1000]}, "lr": [0.1, 0.2]}, size=60)
     assert (seen["task_count"], seen["size"], len(seen["tasks"])) == (2000, 60, 20)
     assert seen["tasks"][1] == {"number": 2, "command": ["train", "0.2", "1"], "parameters": {"seed": 1, "lr": 0.2}}
@@ -102,7 +102,7 @@ async def test_a_preview_shows_the_first_tasks_and_submits_nothing(master: Bench
     assert (await master.get("/jobs"))["items"] == []
 
 
-async def test_a_preview_says_how_long_it_may_take_once_something_is_known(master: Bench) -> None:
+async def test_preview_estimates_the_duration_of_a_known_program(master: Bench) -> None:
     spec = {"parameters": {"seed": {"range": [1, 8]}}, "size": 80}
     assert (await preview(master, **spec))["expected"] is None
     async with master.worker(slots=4, does=lambda run: done(run, wall_s=10.0)):
@@ -119,7 +119,7 @@ async def test_rows_can_be_previewed_before_they_are_uploaded(master: Bench) -> 
     assert (await master.ask("POST", "/jobs/preview", "user", json=body)).body["code"] == "missing_file"
 
 
-async def test_a_preview_declines_what_a_submission_would(master: Bench) -> None:
+async def test_preview_declines_the_same_jobs_as_a_submission(master: Bench) -> None:
     body = {"command": COMMAND, "parameters": {"seed": {"range": [1, 2_000_000]}}}
     for path in ("/jobs", "/jobs/preview"):
         answer = await master.ask("POST", path, "user", json=body)
@@ -127,9 +127,9 @@ async def test_a_preview_declines_what_a_submission_would(master: Bench) -> None
     assert (await master.ask("POST", "/jobs/preview", "reader", json=body)).status == 403
 
 
-async def test_a_name_that_no_parameter_has_is_told(master: Bench) -> None:
+async def test_unknown_parameter_name_in_a_template_gives_a_warning(master: Bench) -> None:
     body = {"command": ["t", "{sede}"], "parameters": {"seed": [1, 2]}}
-    told = [
+    receipts = [
         (await master.ask("POST", path, "user", json=body)).body["warnings"] for path in ("/jobs", "/jobs/preview")
     ]
-    assert [any("did you mean {seed}?" in warning for warning in warnings) for warnings in told] == [True, True]
+    assert [any("did you mean {seed}?" in warning for warning in warnings) for warnings in receipts] == [True, True]

@@ -1,4 +1,4 @@
-"""Searches across tasks: failures of all jobs by reason, lines of a job's output, jobs by the time of their end."""
+"""Searches across tasks: failures of all jobs by reason, lines of a job's output, jobs by end time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_failures_of_all_jobs_are_grouped_by_reason(master: Bench) -> None
     assert (await master.get("/failures?since=9e9"))["kinds"] == []
 
 
-async def test_single_failures_of_jobs_differ_only_by_their_file(master: Bench) -> None:
+async def test_failures_that_differ_only_in_a_file_name_are_one_group(master: Bench) -> None:
     names = {1: "a.csv", 2: "b.csv"}
     for name in names.values():
         await master.submit(parameters={"file": [name]}, max_attempts=1)
@@ -52,7 +52,9 @@ async def test_single_failures_of_jobs_differ_only_by_their_file(master: Bench) 
     assert (kind["tasks"], kind["jobs"]) == (2, [2, 1])
 
 
-async def test_lines_of_all_tasks_are_found_in_both_streams(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_search_finds_lines_of_all_tasks_in_both_streams(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_search, "_PIECE_BYTES", 1000)
     printed = b"first\nLoss: 0.5\n" + b"x" * 3000 + b" loss loss\n\xff loss\n"
 
@@ -85,7 +87,7 @@ async def test_search_continues_where_a_page_ended(master: Bench, monkeypatch: p
     assert (found, pages) == (["1.3"], 4)
 
 
-async def test_jobs_are_listed_by_the_time_of_their_end(master: Bench) -> None:
+async def test_jobs_are_listed_by_end_time(master: Bench) -> None:
     job = await master.submit()
     async with master.worker():
         await ended(master, job)

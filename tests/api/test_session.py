@@ -1,4 +1,4 @@
-"""Signing in from a browser: a cookie that only this master's own page can use to change anything."""
+"""Signing in from a browser: only this master's own page can use the cookie for changes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ async def sign_in(master: Bench, token: str, **headers: str) -> Answer:
 
 
 async def visitor(master: Bench, role: str = "user") -> dict[str, str]:
-    """The header that a signed-in browser sends."""
+    """Return the header that a signed-in browser sends."""
     answer = await sign_in(master, master.tokens[role])
     master.http.cookie_jar.clear()
     assert answer.status == 200, answer.body
     return {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
 
 
-async def test_a_token_becomes_a_cookie_that_no_script_can_read(master: Bench) -> None:
+async def test_sign_in_sets_a_cookie_that_scripts_cannot_read(master: Bench) -> None:
     answer = await sign_in(master, master.tokens["user"])
     assert answer.body == await master.get("/whoami", "user")
     cookie = answer.headers["Set-Cookie"]
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
-    assert "Secure" not in cookie, "by plain http no browser would send it back"
+    assert "Secure" not in cookie, "over plain HTTP no browser would send a secure cookie"
     assert master.tokens["user"] not in cookie
     assert answer.headers["Cache-Control"] == "no-store"
     through_tls = await sign_in(master, master.tokens["user"], Origin=f"https://127.0.0.1:{master.port}")
     assert "Secure" in through_tls.headers["Set-Cookie"].split("; ")
 
 
-async def test_who_signed_in_is_who_they_are(master: Bench) -> None:
+async def test_cookie_has_the_user_and_role_of_its_token(master: Bench) -> None:
     cookie = await visitor(master, "reader")
     assert (await master.get("/whoami", None, headers=cookie))["name"] == "the-reader"
     refused = await master.ask(
@@ -47,11 +47,13 @@ async def test_who_signed_in_is_who_they_are(master: Bench) -> None:
     )
     assert (refused.status, refused.body["code"]) == (403, "forbidden")
     both = {**cookie, **master.headers("admin")}
-    assert (await master.get("/whoami", None, headers=both))["role"] == "admin", "a token goes before a cookie"
+    assert (await master.get("/whoami", None, headers=both))["role"] == "admin", (
+        "a token takes precedence over a cookie"
+    )
 
 
-async def test_a_browser_is_let_in_with_nothing_but_its_cookie(master: Bench) -> None:
-    """As a browser keeps it: in a jar, sent to this address and taken out by signing out."""
+async def test_browser_is_admitted_by_its_cookie_alone(master: Bench) -> None:
+    """Uses a cookie jar like a browser: sent to this address and removed by signing out."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
         bench = Bench(master.url, master.parts, browser)
         assert (await bench.ask("GET", "/whoami", None)).status == 401
@@ -67,7 +69,7 @@ async def test_a_browser_is_let_in_with_nothing_but_its_cookie(master: Bench) ->
     "origin",
     [None, "null", "", "http://evil.example", "http://127.0.0.1:1", "http://localhost:{port}", "ftp://{host}"],
 )
-async def test_other_pages_change_nothing_with_it(master: Bench, origin: str | None) -> None:
+async def test_other_sites_cannot_make_changes_with_the_cookie(master: Bench, origin: str | None) -> None:
     cookie, job = await visitor(master), await master.submit("user")
     given = {} if origin is None else {"Origin": origin.format(port=master.port, host=f"127.0.0.1:{master.port}")}
     foreign: dict[str, Any] = {"headers": {**cookie, **given}}
@@ -79,7 +81,7 @@ async def test_other_pages_change_nothing_with_it(master: Bench, origin: str | N
     assert (await master.ask("POST", f"/jobs/{job}/cancel", None, headers=own)).status == 200
 
 
-async def test_other_pages_open_no_link_and_sign_nobody_in(master: Bench) -> None:
+async def test_other_sites_can_neither_open_links_nor_sign_in(master: Bench) -> None:
     cookie = await visitor(master, "admin")
     with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
         await master.http.ws_connect(master.address("/link"), headers={**cookie, "Origin": "http://evil.example"})
@@ -88,7 +90,7 @@ async def test_other_pages_open_no_link_and_sign_nobody_in(master: Bench) -> Non
     assert (answer.status, answer.body["code"]) == (403, "foreign_page")
 
 
-async def test_wrong_tokens_are_counted_like_all_others(master: Bench) -> None:
+async def test_wrong_tokens_at_sign_in_are_rate_limited(master: Bench) -> None:
     await master.get("/whoami")
     answers = [await sign_in(master, "ll_00000000_wrong") for _ in range(60)]
     assert (answers[0].status, answers[0].body["code"]) == (401, "wrong_token")
@@ -97,10 +99,10 @@ async def test_wrong_tokens_are_counted_like_all_others(master: Bench) -> None:
     statuses = [(await master.ask("GET", "/jobs", None, headers=wrong)).status for _ in range(80)]
     assert (statuses[0], statuses[-1]) == (401, 429)
     assert (await sign_in(master, "ll_00000000_wrong")).status == 429
-    assert (await sign_in(master, master.tokens["admin"])).status == 200, "who is known is let in"
+    assert (await sign_in(master, master.tokens["admin"])).status == 200, "a known token is admitted"
 
 
-async def test_what_is_no_token_and_who_has_nothing_to_see(master: Bench) -> None:
+async def test_malformed_tokens_and_workers_cannot_sign_in(master: Bench) -> None:
     for token in ("", " ", "\ud7ff", "ll_x_y"):
         assert (await sign_in(master, token)).status == 401
     assert (await sign_in(master, "x" * 201)).status == 422
@@ -108,7 +110,7 @@ async def test_what_is_no_token_and_who_has_nothing_to_see(master: Bench) -> Non
     assert (answer.status, answer.body["code"]) == (403, "forbidden")
 
 
-async def test_a_session_ends_with_its_token_and_its_time(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_ends_with_its_token_or_at_its_expiry(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "user"})).body
     master.tokens["eve"] = made["secret"]
     cookie, other = await visitor(master, "eve"), await visitor(master, "user")
@@ -121,7 +123,7 @@ async def test_a_session_ends_with_its_token_and_its_time(master: Bench, monkeyp
     assert (await master.ask("GET", "/whoami", None, headers=other)).status == 401
 
 
-async def test_nobody_makes_up_a_cookie(master: Bench) -> None:
+async def test_forged_cookie_is_refused(master: Bench) -> None:
     value = (await visitor(master))["Cookie"].partition("=")[2]
     token_hash, until, seal = value.split(".")
     admins = sessions.Sessions(b"another key").cookie(token_hash)
@@ -131,7 +133,7 @@ async def test_nobody_makes_up_a_cookie(master: Bench) -> None:
         assert answer.status == 401, made_up
 
 
-async def test_sessions_outlive_the_master_and_its_key_is_its_own(tmp_path: Path) -> None:
+async def test_sessions_survive_a_restart_and_are_bound_to_their_master(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         cookie = await visitor(master)
     file = tmp_path / "tokens" / "session-key"
@@ -144,18 +146,18 @@ async def test_sessions_outlive_the_master_and_its_key_is_its_own(tmp_path: Path
         assert (await master.ask("GET", "/whoami", None, headers=cookie)).status == 401
 
 
-async def test_a_master_without_tokens_needs_no_cookie(tmp_path: Path) -> None:
+async def test_master_without_tokens_needs_no_cookie(tmp_path: Path) -> None:
     async with running_master(tmp_path, tokens=False) as master:
         answer = await sign_in(master, "")
         assert (answer.status, answer.body["name"], "Set-Cookie" in answer.headers) == (200, "local", False)
         assert (await sign_in(master, "", Origin="http://evil.example")).status == 403
 
 
-async def test_a_visitor_who_is_nobody_yet_is_no_failure(master: Bench) -> None:
-    """The page asks this first: a browser writes every 401 into its console."""
+async def test_session_of_an_unknown_visitor_is_null(master: Bench) -> None:
+    """The page requests it first, and browsers log each 401 in their console."""
     assert await master.get("/session", None) is None
     cookie = await visitor(master, "reader")
     assert await master.get("/session", None, headers=cookie) == await master.get("/whoami", "reader")
     spoiled = {"Cookie": cookie["Cookie"] + "0"}
     assert await master.get("/session", None, headers=spoiled) is None
-    assert await master.get("/session", "worker") is None, "who may look at nothing"
+    assert await master.get("/session", "worker") is None, "a worker may not view the page"

@@ -1,4 +1,4 @@
-"""Settings: flags over environment over file over defaults, and mistakes explained."""
+"""Settings: flags override the environment, the file and defaults; mistakes are explained."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def test_flags_win_over_environment_over_file(file: Path, monkeypatch: pytest.Mo
     assert (settings.port, settings.lease_s, settings.policy) == (3, 12, "first-come")
 
 
-def test_limits_come_from_all_places_together(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_merged_from_all_sources(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("[master.limits]\nmax_jobs = 5\nmax_tasks = 6\n")
     monkeypatch.setenv("LOOPLINE_LIMITS__MAX_TASKS", "7")
     limits = MasterSettings.load().limits
     assert (limits.max_jobs, limits.max_tasks, limits.max_workers) == (5, 7, 10_000)
 
 
-def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
+def test_scheduler_settings_include_the_masters_choices() -> None:
     settings = MasterSettings.load(
         policy="first-come", max_replicas="unlimited", order="none", limits={"max_jobs": 9}
     )
-    told = settings.scheduler
-    assert (told.policy, told.max_replicas, told.order, told.max_jobs) == ("first-come", None, "none", 9)
+    passed = settings.scheduler
+    assert (passed.policy, passed.max_replicas, passed.order, passed.max_jobs) == ("first-come", None, "none", 9)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(SchedulerSettings)])
-def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(file: Path, name: str) -> None:
-    """``core/kernel/scheduler_settings.py`` is the only place where one is added."""
+def test_each_scheduler_setting_is_a_master_setting_or_limit(file: Path, name: str) -> None:
+    """A new one is added only in ``core/kernel/scheduler_settings.py``."""
     words = {"policy": "first-come", "order": "none", "order_within": "user", "plan_times": "bold"}
     chosen = words | {"single_task_order": "hold"}
     value = (chosen | {"peers": "on", "shares": False}).get(name, 15)

@@ -1,4 +1,4 @@
-"""The master about itself: health, audit, metrics, and what changes as it changes."""
+"""The master's own state: health, audit, metrics, and the stream of changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def samples(master: Bench) -> dict[str, float]:
     }
 
 
-async def test_what_changes_is_told(master: Bench) -> None:
+async def test_event_stream_reports_changes(master: Bench) -> None:
     async with master.stream("/events", "reader") as events:
         assert await next_change(events) == {"jobs": [], "workers": [], "missed": True}
         job = await master.submit()
@@ -55,7 +55,7 @@ async def test_what_changes_is_told(master: Bench) -> None:
                     seen[kind] |= set(change[kind])
 
 
-async def test_a_client_that_comes_back_with_the_last_id_is_told_what_it_missed(master: Bench) -> None:
+async def test_event_stream_resumes_from_the_last_id(master: Bench) -> None:
     async with master.stream("/events", "reader") as events:
         await next_change(events)
         first = await master.submit()
@@ -74,14 +74,14 @@ async def test_a_client_that_comes_back_with_the_last_id_is_told_what_it_missed(
             assert (await next_change(again.content))["missed"]
 
 
-async def test_a_quiet_stream_shows_that_it_lives(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quiet_stream_sends_keepalives(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CHANGES_STILL_HERE_EVERY_S", 0.01)
     async with master.stream("/events") as events:
         await next_change(events)
         assert [await events.readline() for _ in range(3)] == [b"\n", b"event: here\n", b"data: {}\n"]
 
 
-async def test_listeners_have_a_limit_and_leave_their_seats(tmp_path: Path) -> None:
+async def test_number_of_listeners_is_limited(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_listeners": 1}) as master:
         async with master.stream("/events"):
             refused = await master.ask("GET", "/events")
@@ -94,7 +94,7 @@ async def test_listeners_have_a_limit_and_leave_their_seats(tmp_path: Path) -> N
         await until(is_free)
 
 
-async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_streams_do_not_delay_a_stopping_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_app, "STOP_WITHIN_S", 60.0)
     async with aiohttp.ClientSession() as http:
         async with running_master(tmp_path) as master:
@@ -106,7 +106,7 @@ async def test_streams_do_not_keep_a_stopping_master(tmp_path: Path, monkeypatch
         assert asyncio.get_running_loop().time() - begun < 20
 
 
-async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_master_is_healthy_until_its_database_breaks(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in ("//healthz", "//readyz"):
         assert (await master.get(path, None)) == {"status": "ok"}
 
@@ -119,11 +119,11 @@ async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: 
     assert (await master.ask("GET", "//healthz", None)).status == 200
 
 
-async def test_a_master_whose_place_may_be_taken_says_nothing_but_that(
+async def test_master_that_may_be_superseded_answers_only_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "is_sqlite", lambda _: False)  # the place of a file's master is nobody else's
-    monkeypatch.setattr(stores, "_begin_epoch", lambda *_: None)  # which only a server can
+    monkeypatch.setattr(stores, "is_sqlite", lambda _: False)  # a SQLite master cannot be superseded
+    monkeypatch.setattr(stores, "_begin_epoch", lambda *_: None)  # only possible with a database server
     async with running_master(tmp_path) as master:
         await master.get("/whoami")
 
@@ -137,7 +137,7 @@ async def test_a_master_whose_place_may_be_taken_says_nothing_but_that(
         assert (await master.ask("GET", "//healthz", None)).status == 200
 
 
-async def test_a_master_that_begins_waits_for_nobody_who_still_sends(tmp_path: Path) -> None:
+async def test_starting_master_does_not_wait_for_unfinished_requests(tmp_path: Path) -> None:
     port = reserved()
     settings = MasterSettings(data_dir=tmp_path, port=port.number)
     async with asyncio.timeout(8), standing_in(settings, "database"):
@@ -148,7 +148,7 @@ async def test_a_master_that_begins_waits_for_nobody_who_still_sends(tmp_path: P
     port.release()
 
 
-async def test_requests_at_a_broken_engine_are_told_so(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_to_a_broken_engine_are_refused(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(*_: object) -> None:
         raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)
 
@@ -158,7 +158,7 @@ async def test_requests_at_a_broken_engine_are_told_so(master: Bench, monkeypatc
         assert (answer.status, answer.body["code"]) == (503, "store_broken")
 
 
-async def test_metrics_count_what_was_done(master: Bench) -> None:
+async def test_metrics_count_submissions_and_results(master: Bench) -> None:
     job = await master.submit(parameters={"i": {"range": [1, 5]}})
     before = await samples(master)
     assert before["loopline_jobs queued"] == 1
@@ -180,7 +180,7 @@ async def test_metrics_count_what_was_done(master: Bench) -> None:
     assert "loopline_jobs queued" not in after
 
 
-async def test_the_master_tells_of_its_health_and_of_who_costs_it_most(master: Bench) -> None:
+async def test_master_view_shows_health_and_cost_by_user(master: Bench) -> None:
     await master.submit(parameters={"i": {"range": [1, 5]}})
     view = await master.get("/master", "reader")
     heavy = {one["user"]: one for one in view["users"]}
@@ -189,11 +189,11 @@ async def test_the_master_tells_of_its_health_and_of_who_costs_it_most(master: B
     assert heavy["the-reader"]["requests"] == 1
     assert view["steps"]["commit"]["most_s"] <= view["steps"]["step"]["most_s"]
     assert view["sizes"]["database_bytes"] > 0 < view["sizes"]["disk_free_bytes"]
-    assert view["sizes"]["stored_a_day"] is None, "after a moment nobody can say how it grows"
+    assert view["sizes"]["stored_a_day"] is None, "the growth is unknown after such a short time"
     assert (await master.ask("GET", "/master", "worker")).status == 403
 
 
-async def test_the_board_for_grafana_asks_for_nothing_that_is_not_measured(master: Bench) -> None:
+async def test_grafana_dashboard_uses_only_existing_metrics(master: Bench) -> None:
     text = (await master.ask("GET", "//metrics", "reader")).content.decode()
     measured = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     board = json.loads(BOARD.read_text())
@@ -202,7 +202,7 @@ async def test_the_board_for_grafana_asks_for_nothing_that_is_not_measured(maste
     assert {name.removesuffix("_bucket") for name in asked} <= measured
 
 
-async def test_alert_rules_ask_for_nothing_that_is_not_measured(master: Bench) -> None:
+async def test_alert_rules_use_only_existing_metrics(master: Bench) -> None:
     text = (await master.ask("GET", "//metrics", "reader")).content.decode()
     measured = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     rules = YAML(typ="safe").load(BOARD.with_name("alerts.yml"))["groups"][0]["rules"]
@@ -212,7 +212,7 @@ async def test_alert_rules_ask_for_nothing_that_is_not_measured(master: Bench) -
     assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
 
 
-async def test_a_worker_that_reports_impossible_figures_is_flagged_and_not_believed(
+async def test_worker_that_reports_impossible_figures_is_flagged(
     master: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     lie = partial(done, wall_s=1e9, cpu_s=1e9, peak_memory_bytes=2**50)
@@ -236,7 +236,7 @@ async def test_a_worker_that_reports_impossible_figures_is_flagged_and_not_belie
     assert f"worker liar reported impossible figures for attempt {job}.1.1" in caplog.text
 
 
-async def test_the_audit_is_there_for_all_to_read(master: Bench) -> None:
+async def test_every_role_can_read_the_audit(master: Bench) -> None:
     assert await master.get("/passing", "reader") == {
         "order": "hold",
         "within": "grid",
@@ -251,7 +251,7 @@ async def _is_over(master: Bench, job: int) -> bool:
     return (await master.get(f"/jobs/{job}"))["finished_at"] is not None
 
 
-async def test_one_user_has_so_many_streams_and_jobs_and_is_told(tmp_path: Path) -> None:
+async def test_requests_beyond_a_users_limits_are_refused(tmp_path: Path) -> None:
     limits = {"user_listeners": 1, "user_jobs": 1, "user_spec_bytes": 1000}
     async with running_master(tmp_path, limits=limits) as master:
         async with master.stream("/events", "reader"), master.stream("/events", "user"):

@@ -1,4 +1,4 @@
-"""What pictures are drawn from: windows of time in columns, samples by the minute, whose turn it is."""
+"""Data for the charts: time windows in columns, samples per minute, the queue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def ended(master: Bench, job: int) -> None:
     await until(is_over)
 
 
-async def test_columns_say_what_the_list_of_attempts_says(master: Bench) -> None:
+async def test_columns_match_the_list_of_attempts(master: Bench) -> None:
     async def offer_all() -> bool:
         return sum(worker["slots"] for worker in (await master.get("/workers"))["items"]) == 3
 
@@ -64,7 +64,7 @@ async def test_columns_say_what_the_list_of_attempts_says(master: Bench) -> None
     assert waiting not in [one.id for one in timeline.jobs]
 
 
-async def test_a_window_of_one_job_or_worker_or_of_another_time(master: Bench) -> None:
+async def test_window_can_be_limited_to_a_job_worker_or_time(master: Bench) -> None:
     jobs = [await master.submit(parameters={"i": {"range": [1, 3]}}) for _ in range(2)]
     async with master.worker("w1", slots=1):
         for job in jobs:
@@ -81,7 +81,7 @@ async def test_a_window_of_one_job_or_worker_or_of_another_time(master: Bench) -
     assert latest["bars"]["attempt"] == (await seen("limit=50000"))[-2:]
 
 
-async def test_a_held_last_task_is_there_with_its_beginning_and_end(tmp_path: Path) -> None:
+async def test_timeline_shows_when_a_last_task_was_held(tmp_path: Path) -> None:
     async with running_master(tmp_path, single_task_order="hold") as master:
         first = await master.submit(size=5, requires={"labels": ["nowhere"]})
         held = await master.submit(size=5)
@@ -105,7 +105,7 @@ async def test_a_held_last_task_is_there_with_its_beginning_and_end(tmp_path: Pa
         assert await master.get("/queue") == []
 
 
-async def test_what_stands_still_is_a_band_in_its_bar(master: Bench) -> None:
+async def test_freeze_is_a_band_in_the_bar_of_its_attempt(master: Bench) -> None:
     job = await master.submit()
 
     async def bar() -> Any:
@@ -132,11 +132,11 @@ async def test_what_stands_still_is_a_band_in_its_bar(master: Bench) -> None:
         assert whole.ts <= band.ts <= band.ts + band.dur <= whole.ts + whole.dur
 
 
-async def test_a_bar_is_in_the_slot_that_its_worker_says_until_that_was_free_whenever_its_files_came(
+async def test_bar_ends_when_its_slot_became_free_before_delivery(
     master: Bench,
 ) -> None:
     def does(run: Run) -> Result:
-        """Say that it ended 10 s after it took its slot, of which 4 s passed before it began."""
+        """Report an end 10 s after the slot was taken; the program began after 4 s of them."""
         phases = Phases(3.0, 4.0, 10.0)
         master.pass_time(10.0 if run.attempt.task == 1 else 0.0)
         return done(run, wall_s=6.0, slot=2, phases=phases) if run.attempt.task == 1 else done(run, slot=2)
@@ -144,11 +144,13 @@ async def test_a_bar_is_in_the_slot_that_its_worker_says_until_that_was_free_whe
     job = await master.submit(parameters={"i": {"range": [1, 2]}})
     async with master.worker("w1", slots=1, does=does):
         await ended(master, job)
-    until_s = master.parts[Clock]()  # later than by the wall clock
+    until_s = master.parts[Clock]()  # ahead of the wall clock
     bars = Timeline.model_validate_json((await master.ask("GET", f"/timeline?until={until_s}")).content).bars
     first, second = (bars.attempt.index(AttemptId(job, task, 1)) for task in (1, 2))
     assert (bars.slot, bars.began[first], bars.began[second]) == ([2, 2], 4.0, None)
-    assert bars.dispatched[first] <= bars.start[first] <= bars.dispatched[first] + 5.0, "10 s before its result came"
+    assert bars.dispatched[first] <= bars.start[first] <= bars.dispatched[first] + 5.0, (
+        "10 s before its result arrived"
+    )
     assert bars.end[first] is not None
     assert bars.ended[first] is not None
     assert bars.end[first] <= bars.ended[first]
@@ -160,7 +162,7 @@ async def test_a_bar_is_in_the_slot_that_its_worker_says_until_that_was_free_whe
     assert [event.name for event in trace.traceEvents if event.cat == "phase"] == ["fetch", "run"]
 
 
-async def test_it_is_zipped_for_those_who_can_read_that(master: Bench) -> None:
+async def test_timeline_is_compressed_if_the_client_accepts_it(master: Bench) -> None:
     job = await master.submit(parameters={"i": {"range": [1, 40]}})
     async with master.worker("w1"):
         await ended(master, job)
@@ -171,7 +173,7 @@ async def test_it_is_zipped_for_those_who_can_read_that(master: Bench) -> None:
     assert plain.body["bars"] == zipped.body["bars"]
 
 
-async def test_a_trace_that_perfetto_reads(master: Bench) -> None:
+async def test_trace_is_in_the_format_of_perfetto(master: Bench) -> None:
     job = await master.submit(name="sweep", parameters={"i": {"range": [1, 5]}})
     async with master.worker("w1", slots=2, does=lambda run: done(run, wall_s=1e-9)):
         await ended(master, job)
@@ -183,27 +185,25 @@ async def test_a_trace_that_perfetto_reads(master: Bench) -> None:
         bars = [event for event in trace.traceEvents if event.cat == "attempt"]
         assert names == {1: "w1"}
         assert sorted(event.name for event in bars) == [f"{job}.{task}.1" for task in range(1, 6)]
-        assert {event.tid for event in bars} <= {1, 2}, "a thread a slot"
+        assert {event.tid for event in bars} <= {1, 2}, "one thread per slot"
         assert {event.args["job"] for event in bars} == {"sweep"}
         assert min(event.ts for event in bars) == 0
         _nobody_is_in_two_bars_at_once(bars)
     assert (await master.ask("GET", "/jobs/99/trace")).status == 404
 
 
-async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_trace_of_a_job_is_streamed_and_covers_its_time(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopline_master.http.routes.timeline._TRACED_AT_ONCE", 2)
 
     def does(run: Run) -> Result:
-        """Say a slot and phases for some; nothing for others."""
+        """Report slot and phases for some attempts only."""
         number = run.attempt.task
         return done(run, slot=1 + number % 2, phases=Phases(0.0, 0.1, 5.0)) if number < 6 else done(run)
 
     job = await master.submit(parameters={"i": {"range": [1, 9]}})
     async with master.worker("w2", slots=2, does=does), master.worker("w1", slots=1, does=fails_second):
         await ended(master, job)
-        await until(lambda: _all_have_ended(master, job))  # the replicas, too
+        await until(lambda: _all_have_ended(master, job))  # including replicas
     zipped, plain = [
         await master.ask("GET", f"/jobs/{job}/trace", headers={"Accept-Encoding": coding})
         for coding in ("gzip", "identity")
@@ -221,7 +221,7 @@ async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
     assert 0 < len([event for event in latest if event.cat in ("attempt", "replica")]) <= 3
 
 
-def test_a_traced_attempt_ends_where_the_next_one_in_its_slot_begins() -> None:
+def test_traced_attempt_ends_where_the_next_in_its_slot_begins() -> None:
     bars = [
         Bar(1, task, 1, "ant", "succeeded", 0, 1, begin, begin, begin + 9.0, 9.0, "[]", 1, None)
         for task, begin in ((1, 10.0), (2, 15.0))
@@ -234,8 +234,8 @@ def test_a_traced_attempt_ends_where_the_next_one_in_its_slot_begins() -> None:
     ]
 
 
-def test_a_trace_is_written_as_its_json_would_be() -> None:
-    """Whatever names hold; frozen, lost and running attempts, replicas, and those whose worker says no slot."""
+def test_streamed_trace_equals_its_json() -> None:
+    """With any names; frozen, lost and running attempts, replicas, and attempts without a reported slot."""
     odd = 'a "job" of \\ \x07 \x7f\u2028 \u00fc \U0001f600'
     phases = '{"inputs_s": 0.25, "began_s": 1.5, "ended_s": 7.0}'
     shared, Hold = (odd, "lost", 0, 0, 10.0, 10.0), namedtuple("Hold", "job since until")
@@ -256,7 +256,7 @@ def test_a_trace_is_written_as_its_json_would_be() -> None:
     ]
 
 
-async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
+async def test_samples_of_one_worker_and_of_all_workers(master: Bench) -> None:
     async with master.worker("w1", slots=3), master.worker("w2", slots=4):
         await until(lambda: _has_samples(master, "w1"))
         await until(lambda: _has_samples(master, "w2"))
@@ -278,7 +278,7 @@ async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_is_out_of_bounds_is_said_so(shared_master: Bench, path: str) -> None:
+async def test_parameters_out_of_bounds_are_refused(shared_master: Bench, path: str) -> None:
     answer = await shared_master.ask("GET", path)
     assert (answer.status, answer.body["code"]) == (422, "invalid")
     assert answer.body["errors"][0]["at"].startswith("parameters.")
@@ -296,7 +296,7 @@ async def _all_have_ended(master: Bench, job: int) -> bool:
 
 
 async def _is_running(master: Bench, job: int) -> bool:
-    """Its worker has said so."""
+    """Return whether its worker has reported it running."""
     attempts = (await master.get(f"/jobs/{job}/attempts"))["items"]
     return any(attempt["state"] in ("running", "frozen") for attempt in attempts)
 
@@ -316,7 +316,7 @@ async def _has_samples(master: Bench, worker: str) -> bool:
     return bool((await master.get(f"/workers/{worker}/samples"))["at"])
 
 
-async def test_a_sweep_in_columns_is_what_its_list_says(master: Bench) -> None:
+async def test_sweep_columns_match_the_list_of_tasks(master: Bench) -> None:
     def does(run: Run) -> Result:
         return done(run, metrics={"loss": 0.5}) if run.attempt.task == 1 else fails_second(run)
 

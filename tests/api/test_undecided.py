@@ -1,4 +1,4 @@
-"""Connections without a request hold few places, and none for long: real sockets, and real TLS."""
+"""Connections without a request occupy few places, for a short time: real sockets and real TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopline_shared.rest.trust import trusting
 from tests.api.bench import Bench, running_master
 
 PATIENCE_S = 30.0
-"""Long before this the master has answered; it is no measurement."""
+"""A timeout far above the master's response time; not a measurement."""
 HELLO = b"\x16"
 """The first byte of a TLS handshake."""
 
@@ -33,7 +33,7 @@ async def encrypted(folder: Path) -> AsyncIterator[tuple[Bench, ssl.SSLContext]]
 
 @contextmanager
 def silent(master: Bench, count: int, says: bytes) -> Iterator[list[socket.socket]]:
-    """Open connections that send this and no more."""
+    """Open connections that send only these bytes."""
     with ExitStack() as stack:
         found = []
         for _ in range(count):
@@ -44,7 +44,7 @@ def silent(master: Bench, count: int, says: bytes) -> Iterator[list[socket.socke
 
 
 async def is_closed(one: socket.socket) -> bool:
-    """True once the other end has closed the connection; TimeoutError if it does not."""
+    """Return True once the other end has closed the connection; raise TimeoutError if it does not."""
     try:
         return await asyncio.to_thread(one.recv, 1) == b""
     except ConnectionResetError:
@@ -57,18 +57,18 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("says", [b"", HELLO])
-async def test_silent_connections_do_not_shut_an_encrypted_master(
+async def test_silent_connections_do_not_block_an_encrypted_master(
     tmp_path: Path, few_places: None, says: bytes
 ) -> None:
     async with encrypted(tmp_path) as (master, trust):
         with silent(master, 60, says) as connections:
             async with asyncio.timeout(PATIENCE_S):
                 assert (await master.ask("GET", "/whoami", ssl=trust)).status == 200
-            assert await is_closed(connections[0]), "the oldest has given way"
+            assert await is_closed(connections[0]), "the oldest connection was closed"
 
 
 @pytest.mark.parametrize("says", [b"", b"GET /healthz HTTP/1.1\r\nHost: here\r\n"])
-async def test_half_a_head_does_not_shut_a_plain_master(tmp_path: Path, few_places: None, says: bytes) -> None:
+async def test_incomplete_heads_do_not_block_a_plain_master(tmp_path: Path, few_places: None, says: bytes) -> None:
     async with running_master(tmp_path) as master:
         with silent(master, 60, says) as connections:
             async with asyncio.timeout(PATIENCE_S):
@@ -76,7 +76,7 @@ async def test_half_a_head_does_not_shut_a_plain_master(tmp_path: Path, few_plac
             assert await is_closed(connections[0])
 
 
-async def test_handshake_that_does_not_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_handshake_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timings, "HANDSHAKE_WITHIN_S", 0.1)
     async with encrypted(tmp_path) as (master, _):
         with silent(master, 1, b"") as [mute], silent(master, 1, HELLO) as [begun]:
@@ -92,7 +92,7 @@ async def test_connection_without_a_whole_head_is_closed(tmp_path: Path, monkeyp
             assert await is_closed(mute)
 
 
-async def test_connection_with_a_request_is_undecided_no_longer(
+async def test_connection_with_a_request_is_no_longer_undecided(
     tmp_path: Path, few_places: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timings, "FIRST_REQUEST_WITHIN_S", 0.5)
@@ -128,11 +128,11 @@ async def test_one_address_has_a_tenth_of_the_places(monkeypatch: pytest.MonkeyP
     admitted = [places.add("10.0.0.1") for _ in range(100)]
     assert sum(one is not None for one in admitted) == undecided.MOST_UNDECIDED // 10
     assert places.add("10.0.0.2") is not None
-    assert all(places.add("") is not None for _ in range(200)), "loopback and proxies may have all"
+    assert all(places.add("") is not None for _ in range(200)), "loopback and proxies may use all places"
     monkeypatch.setattr(undecided, "YIELDS_AFTER_S", 0.0)
     was_dropped = dropped(admitted[0])
     assert places.add("10.0.0.1") is not None
-    assert was_dropped, "its oldest has given way"
+    assert was_dropped, "its oldest connection was closed"
 
 
 async def test_wait_for_a_place_ends_when_one_is_given_up() -> None:
@@ -159,12 +159,12 @@ async def test_wait_for_a_place_ends_when_one_is_given_up() -> None:
         ("::ffff:127.0.0.1", ""),
     ],
 )
-def test_addresses_of_one_network_are_counted_together(address: str, group: str) -> None:
+def test_addresses_of_one_ipv6_network_share_a_limit(address: str, group: str) -> None:
     assert group_of(address) == group
 
 
 class Connection:
-    """What stands for a transport: it is open, or not."""
+    """Stands in for a transport: open or closed."""
 
     closing = False
 

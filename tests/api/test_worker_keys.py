@@ -1,4 +1,4 @@
-"""A worker has a key: with it the master signs a certificate, and without it nobody takes the worker's place."""
+"""A worker has a key: the master signs a certificate for it, and only its holder can act as the worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = "ll_0badcafe_secret"
 
 @asynccontextmanager
 async def joined(folder: Path) -> AsyncIterator[Bench]:
-    """An encrypted master, at which a computer has joined as pc-1."""
+    """Run an encrypted master that a computer has joined as pc-1."""
     async with running_master(folder, tls="on") as master:
         trust = trusting(master.parts[Encryption].ca)
         line = (await master.ask("POST", "/join-tokens", json={}, ssl=trust)).body["secret"]
@@ -34,7 +34,7 @@ async def joined(folder: Path) -> AsyncIterator[Bench]:
 async def greet(
     master: Bench, of: WorkerIdentity, *, token: str = "pc-1", name: str = "pc-1", asks: bool = True
 ) -> ToWorker | None:
-    """What the master answers to a Hello; the link ends with it."""
+    """Return the master's answer to a Hello, and close the link."""
     ca = master.parts[Encryption].ca
     trust, session = trusting(ca, of.key_pair(ca)), WorkerSession(name, "boot", FACTS, instance=of.instance)
     async with master.http.ws_connect(master.address("/link"), headers=master.headers(token), ssl=trust) as socket:
@@ -46,29 +46,31 @@ async def is_known(master: Bench, name: str = "pc-1") -> bool:
     return (await master.ask("GET", f"/workers/{name}", ssl=trusting(master.parts[Encryption].ca))).status == 200
 
 
-async def test_a_token_is_good_with_the_key_of_its_computer_alone(tmp_path: Path) -> None:
+async def test_token_is_valid_only_with_the_key_of_its_computer(tmp_path: Path) -> None:
     ours, thief = WorkerIdentity(tmp_path / "ours"), WorkerIdentity(tmp_path / "thief")
     async with joined(tmp_path / "master") as master:
         answer = await greet(master, ours)
         assert isinstance(answer, Welcome)
-        assert not await is_known(master), "a link that shows no certificate yet is given one, and nothing else"
+        assert not await is_known(master), "a link without a certificate gets one, and no session"
         ours.keep(answer.certificate)
         answer = await greet(master, ours)
         assert isinstance(answer, Welcome)
-        assert answer.certificate == "", "one is enough for a month"
+        assert answer.certificate == "", "a certificate is valid for a month"
         assert await is_known(master)
 
-        for asks in (True, False):  # with the token, which it has read
+        for asks in (True, False):  # a thief who has read the token
             answer = await greet(master, thief, asks=asks)
             assert isinstance(answer, Refused)
-            assert (answer.code, "loopline leave" in answer.hint) == ("wrong_key", True), "a line changes nothing"
-        ours.drop()  # it is lost: the same key is given another
+            assert (answer.code, "loopline leave" in answer.hint) == ("wrong_key", True), (
+                "only leaving helps, no join line"
+            )
+        ours.drop()  # a lost certificate: the same key gets another
         answer = await greet(master, ours)
         assert isinstance(answer, Welcome)
         assert answer.certificate
 
 
-async def test_a_name_that_a_computer_has_joined_under_is_no_shared_tokens(tmp_path: Path) -> None:
+async def test_shared_token_cannot_use_a_joined_name(tmp_path: Path) -> None:
     guest = WorkerIdentity(tmp_path / "guest")
     async with joined(tmp_path / "master") as master:
         answer = await greet(master, guest, token="worker")
@@ -83,14 +85,14 @@ async def test_a_name_that_a_computer_has_joined_under_is_no_shared_tokens(tmp_p
         assert answer.message == "this certificate is worker pc-2's"
 
 
-async def test_what_is_no_request_ends_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_certificate_request_closes_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nonsense(_: str) -> str:
         return "-----BEGIN CERTIFICATE REQUEST-----"
 
     someone = WorkerIdentity(tmp_path / "someone")
     monkeypatch.setattr(someone, "request", nonsense)
     async with joined(tmp_path / "master") as master:
-        with pytest.raises(TypeError):  # closed, in place of an answer
+        with pytest.raises(TypeError):  # the link is closed without an answer
             await greet(master, someone)
         assert not await is_known(master)
 
@@ -113,4 +115,4 @@ async def test_shared_token_does_not_take_a_joined_name_in_a_plain_grid(tmp_path
                 answer = session.receive(await socket.receive_bytes())
             assert isinstance(answer, Welcome if admitted else Refused), (token, name)
         shown = {view["name"]: view["refused"] for view in (await master.get("/workers"))["items"]}
-        assert shown["pc-2"] == "", "nobody's refusal is shown at a name that its token does not prove"
+        assert shown["pc-2"] == "", "a refusal is not recorded under a name that the token does not prove"

@@ -36,7 +36,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(fake: FakeMaster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line, against the stand-in."""
+    """Run the command line against the fake master."""
     monkeypatch.setenv("LOOPLINE_MASTER", fake.url)
 
     def run(*words: str) -> Ran:
@@ -49,7 +49,7 @@ def run(fake: FakeMaster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
 
 @pytest.fixture(autouse=True)
 def nobodys_computer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the user's settings, and no long pauses."""
+    """Hide the user's settings, and shorten pauses."""
     for name in tuple(os.environ):
         if name.startswith("LOOPLINE_"):
             monkeypatch.delenv(name)

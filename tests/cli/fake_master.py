@@ -1,4 +1,4 @@
-"""A stand-in for a master, on a real port, that answers as it is told."""
+"""A fake master on a real port, with settable answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refuse(status: int, code: str = "no", detail: str = "it cannot be", hint: st
 
 
 def hang_up(sent: bytes = b"") -> Answer:
-    """End the connection after so much of an answer."""
+    """Close the connection after this part of an answer."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.transport
@@ -66,7 +66,7 @@ class Seen:
 
 
 class FakeMaster:
-    """``fake.on("GET /jobs/1", first, second)``: the last answer is given again and again."""
+    """``fake.on("GET /jobs/1", first, second)`` sets answers; the last one is repeated."""
 
     def __init__(self) -> None:
         self.url = ""

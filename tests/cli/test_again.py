@@ -1,4 +1,4 @@
-"""What failed is run again: as it was, one by one, or with a change as a job of its own."""
+"""Running failed tasks again: unchanged, one by one, or as a new job with a change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def earlier(fake: FakeMaster) -> None:
     fake.on("POST /jobs", ok(Submission(id=8, task_count=3), 201))
 
 
-def test_the_unsuccessful_tasks_of_a_job_with_a_change(fake: FakeMaster, run: Run) -> None:
+def test_unsuccessful_tasks_can_be_submitted_with_a_change(fake: FakeMaster, run: Run) -> None:
     ran = run("submit", "--only-failed-of", "7", "--timeout", "2m")
     assert (ran.code, ran.err) == (0, "")
     assert [seen.query["state"] for seen in fake.asked("GET /jobs/7/tasks")] == ["failed", "cancelled"]
@@ -34,10 +34,10 @@ def test_the_unsuccessful_tasks_of_a_job_with_a_change(fake: FakeMaster, run: Ru
     assert (seen.body["name"], seen.body["command"]) == ("fit", ["fit", "--seed", "{seed}"])
     assert (seen.body["timeout_s"], seen.body["outputs"]) == (120.0, ["*.csv"])
     assert seen.body["size"] == 30.0, "its share of the work"
-    assert "after" not in seen.body, "what it came after has succeeded"
+    assert "after" not in seen.body, "its dependencies have succeeded"
 
 
-def test_a_new_command_takes_the_same_parameters(fake: FakeMaster, run: Run) -> None:
+def test_new_command_gets_the_same_parameters(fake: FakeMaster, run: Run) -> None:
     assert run("submit", "--only-failed-of", "7", "--", "refit", "{seed}").code == 0
     assert fake.asked("POST /jobs")[0].body["command"] == ["refit", "{seed}"]
 
@@ -57,19 +57,19 @@ def test_listed_tasks_stay_listed(fake: FakeMaster, run: Run) -> None:
         (["--array", "1-3"], "takes the tasks of that job"),
     ],
 )
-def test_it_stands_alone(run: Run, words: list[str], reason: str) -> None:
+def test_option_cannot_be_combined_with_others(run: Run, words: list[str], reason: str) -> None:
     ran = run("submit", "--only-failed-of", "7", *words)
     assert (ran.code, reason in ran.err) == (2, True)
 
 
-def test_calls_of_functions_are_python_s(fake: FakeMaster, run: Run) -> None:
+def test_calls_of_functions_are_refused(fake: FakeMaster, run: Run) -> None:
     function = Function(f"sha256:{'0' * 64}", "3.11", "s")
     calls = JobSpec.model_validate({"function": function, "requires": {"python": "3.11"}})
     fake.on("GET /jobs/7", ok(job(7, spec=calls)))
     assert "submit the calls again from Python" in run("submit", "--only-failed-of", "7").err
 
 
-def test_where_nothing_failed_there_is_nothing_to_do(fake: FakeMaster, run: Run) -> None:
+def test_job_without_failures_has_no_tasks_to_run_again(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /jobs/7/tasks", page())
     assert "no task of job 7 has failed" in run("submit", "--only-failed-of", "7").err
 

@@ -25,7 +25,7 @@ ATTEMPTS = [
 NAMES = {1: "mandelbrot", 2: "pi"}
 
 
-def test_letters() -> None:
+def test_jobs_are_drawn_with_letters() -> None:
     assert draw(ATTEMPTS, NAMES, 140, 48, colour=False).plain.splitlines() == [
         "alpha 1 1AAAAAAAAA+2AAAAAAAAAAAAAAAAAA",
         "alpha 2 2aaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -36,20 +36,20 @@ def test_letters() -> None:
     ]
 
 
-def test_rows_are_the_slots_that_a_worker_says_and_what_never_began_has_none() -> None:
-    told = [
+def test_rows_are_the_reported_slots_of_started_attempts() -> None:
+    attempts = [
         attempt("1.1.1", "pc", 100, 111).model_copy(update={"slot": 3}),
         attempt("1.2.1", "pc", 110, 120).model_copy(update={"slot": 3}),
         attempt("1.3.1", "pc", 100, 120).model_copy(update={"slot": 1, "phases": Phases(1, 2, 15)}),
         attempt("1.4.1", "pc", 105, None).model_copy(update={"started_at": None}),
     ]
-    assert draw(told, NAMES, 120, 25, colour=False).plain.splitlines()[:2] == [
+    assert draw(attempts, NAMES, 120, 25, colour=False).plain.splitlines()[:2] == [
         "pc 1 3" + "A" * 14,
         "pc 3 1AAAAAAAAA2AAAAAAAAA",
     ]
 
 
-def test_colours() -> None:
+def test_bars_are_coloured() -> None:
     chart = draw(ATTEMPTS, NAMES, 140, 48, colour=True)
     assert chart.plain.splitlines()[1] == "alpha 2 2" + "░" * 29
     styles = {chart.plain[span.start : span.end].strip(): str(span.style) for span in chart.spans}
@@ -64,7 +64,7 @@ def test_bars_too_short_to_show_stay_within_the_columns() -> None:
     assert row == "pc 1 " + "A" * 20
 
 
-def test_nothing_to_draw() -> None:
+def test_empty_chart_says_so() -> None:
     assert draw([], NAMES, 0, 80, colour=False).plain == "nothing has been run yet"
 
 
@@ -76,7 +76,7 @@ def test_the_axis_has_round_marks_for_any_length() -> None:
         assert len(axis) <= 55
 
 
-def test_a_bar_begins_when_its_attempt_did_not_when_it_was_sent_ahead() -> None:
+def test_bar_starts_at_the_start_of_its_attempt_not_its_prefetch() -> None:
     first = attempt("1.1.1", "alpha", 100, 110)
     second = attempt("1.2.1", "alpha", 100, 120).model_copy(update={"started_at": 109.95})
     gone = attempt("1.3.1", "alpha", 100, 101, accepted=False).model_copy(update={"started_at": None})
@@ -85,7 +85,7 @@ def test_a_bar_begins_when_its_attempt_did_not_when_it_was_sent_ahead() -> None:
     assert chart[:2] == ["alpha 1 1AAAAAAAAA2AAAAAAAAA", "        |0s       |10s"]
 
 
-def test_a_worker_has_no_more_rows_than_slots_if_a_result_came_late() -> None:
+def test_worker_has_at_most_as_many_rows_as_slots() -> None:
     first = attempt("1.1.1", "alpha", 100, 111).model_copy(update={"wall_s": 8.0})
     second = attempt("1.2.1", "alpha", 109, 120)
     chart = draw([first, second], {1: "one"}, 120, 28, colour=False).plain.splitlines()
@@ -111,7 +111,7 @@ def test_plans_are_hatched_to_the_right_of_now() -> None:
     ]
 
 
-def test_a_chart_of_the_future_alone_begins_now() -> None:
+def test_chart_of_plans_alone_begins_now() -> None:
     chart = draw([], {3: "solve"}, 100, 28, colour=False, plans=[plan(3, 110, 10, "alpha")]).plain.splitlines()
     assert chart[:2] == ["alpha 1 " + " " * 10 + "1A////////", "        ^now      |10s"]
 

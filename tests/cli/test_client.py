@@ -20,7 +20,7 @@ def client(fake: FakeMaster, patience_s: float = 5.0) -> AsyncClient:
     return AsyncClient(fake.url, "secret", patience_s=patience_s)
 
 
-async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
+async def test_submission_is_repeated_with_one_key(fake: FakeMaster) -> None:
     fake.on("POST /jobs", hang_up(), refuse(503), ok(SUBMITTED, 201))
     async with client(fake) as master:
         assert await master.submit(JOB) == SUBMITTED
@@ -31,7 +31,7 @@ async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
     assert keys[3] != keys[0]
 
 
-async def test_a_short_job_is_run_by_one_request(fake: FakeMaster) -> None:
+async def test_short_job_needs_one_request(fake: FakeMaster) -> None:
     there = Submission(id=7, task_count=1, results=[result(1, "about 3.14\n")])
     fake.on("POST /jobs", ok(there, 201))
     async with client(fake) as master:
@@ -39,14 +39,14 @@ async def test_a_short_job_is_run_by_one_request(fake: FakeMaster) -> None:
     assert [seen.headers["Prefer"] for seen in fake.seen] == ["wait=1"]
 
 
-async def test_the_results_of_a_longer_job_are_followed(fake: FakeMaster) -> None:
+async def test_results_of_a_longer_job_are_followed(fake: FakeMaster) -> None:
     fake.on("POST /jobs", ok(SUBMITTED, 201))
     fake.on("GET /jobs/7/results", ok(f"{result(1, 'about 3.14').model_dump_json()}\n".encode()))
     async with client(fake) as master:
         assert [one.id for one in await master.run(JOB)] == [TaskId(7, 1)]
 
 
-async def test_ordinary_code_asks_for_no_more_than_it_needs(fake: FakeMaster) -> None:
+async def test_typical_code_makes_only_necessary_requests(fake: FakeMaster) -> None:
     there = Submission(id=7, task_count=1, results=[result(1, "about 3.14\n")])
     fake.on("POST /jobs", ok(there, 201), ok(SUBMITTED, 201))
     fake.on("GET /jobs/7/results", ok(f"{result(1, 'about 3.14').model_dump_json()}\n".encode()))
@@ -60,7 +60,9 @@ async def test_ordinary_code_asks_for_no_more_than_it_needs(fake: FakeMaster) ->
     assert sorted(seen.what for seen in fake.seen) == ["GET /jobs/7/results", "POST /jobs", "POST /jobs"]
 
 
-async def test_few_rows_go_along_and_many_go_before(fake: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_rows_are_sent_inline_and_many_are_uploaded_first(
+    fake: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_upload, "MOST_INLINE", 2)
     content = b'{"a":1}\n{"a":2}\n{"a":3}\n'
     sha256 = hashlib.sha256(content).hexdigest()
@@ -85,7 +87,7 @@ async def test_requests_carry_the_token(fake: FakeMaster) -> None:
     assert fake.seen[0].headers["Authorization"] == "Bearer secret"
 
 
-async def test_what_must_not_be_done_twice_is_not_repeated_once_it_was_sent(fake: FakeMaster) -> None:
+async def test_request_that_is_not_idempotent_is_not_repeated(fake: FakeMaster) -> None:
     fake.on("POST /tokens", hang_up())
     async with client(fake) as master:
         with pytest.raises(LooplineError) as raised:
@@ -94,7 +96,7 @@ async def test_what_must_not_be_done_twice_is_not_repeated_once_it_was_sent(fake
     assert len(fake.seen) == 1
 
 
-async def test_a_problem_is_raised_with_its_mistakes(fake: FakeMaster) -> None:
+async def test_problem_is_raised_with_its_errors(fake: FakeMaster) -> None:
     mistake = FieldError(at="parameters.seed", message="is empty")
     fake.on("POST /jobs", refuse(422, "invalid", "the job is not valid", "mend it", errors=[mistake]))
     async with client(fake) as master:
@@ -106,7 +108,7 @@ async def test_a_problem_is_raised_with_its_mistakes(fake: FakeMaster) -> None:
 
 
 @pytest.mark.parametrize("answer", [ok(b"<html>", 404), ok(b"<html>"), ok({"id": 7})])
-async def test_what_no_master_answers_is_an_error_as_well(fake: FakeMaster, answer: object) -> None:
+async def test_unexpected_answer_is_an_error(fake: FakeMaster, answer: object) -> None:
     fake.on("GET /jobs/7", answer)  # type: ignore[arg-type]
     async with client(fake) as master:
         with pytest.raises(LooplineError) as raised:
@@ -115,7 +117,7 @@ async def test_what_no_master_answers_is_an_error_as_well(fake: FakeMaster, answ
     assert raised.value.hint
 
 
-async def test_a_busy_master_is_asked_until_patience_ends(fake: FakeMaster) -> None:
+async def test_busy_master_is_retried_until_patience_ends(fake: FakeMaster) -> None:
     fake.on("GET /passing", refuse(429, "too_many", "slow down"))
     async with client(fake, patience_s=0.3) as master:
         with pytest.raises(LooplineError) as raised:
@@ -124,7 +126,7 @@ async def test_a_busy_master_is_asked_until_patience_ends(fake: FakeMaster) -> N
     assert len(fake.seen) > 1
 
 
-async def test_no_master(unused_tcp_port: int) -> None:
+async def test_unreachable_master_is_an_error(unused_tcp_port: int) -> None:
     async with AsyncClient(f"127.0.0.1:{unused_tcp_port}", patience_s=0) as master:
         with pytest.raises(LooplineError) as raised:
             await master.create_token("ann", "user")
@@ -133,8 +135,8 @@ async def test_no_master(unused_tcp_port: int) -> None:
     assert "loopline master" in raised.value.hint
 
 
-async def test_a_standby_is_asked_where_the_master_is_gone_or_waits(fake: FakeMaster, unused_tcp_port: int) -> None:
-    """Each address is tried once at least, however short the patience; the one that answered stays."""
+async def test_standby_is_used_if_the_master_is_down_or_waiting(fake: FakeMaster, unused_tcp_port: int) -> None:
+    """Each address is tried at least once, even with short patience; the one that answered is kept."""
     gone = f"http://127.0.0.1:{unused_tcp_port}"
     fake.on(
         "GET /passing",
@@ -145,7 +147,7 @@ async def test_a_standby_is_asked_where_the_master_is_gone_or_waits(fake: FakeMa
         assert master.master == f"{gone},{fake.url}"
         with pytest.raises(LooplineError, match="it waits"):
             await master.passing()
-        assert master.http.url == gone, "the next turn is the other's"
+        assert master.http.url == gone, "the other address is tried next"
         await master.passing()
         assert master.http.url == fake.url
         await master.passing()
@@ -159,13 +161,13 @@ async def test_pages_are_read_to_the_last(fake: FakeMaster) -> None:
     assert [seen.query.get("cursor") for seen in fake.seen] == [None, "c2"]
 
 
-async def test_output_goes_on_where_the_connection_was_lost(fake: FakeMaster) -> None:
+async def test_output_resumes_after_a_lost_connection(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks/1/stdout", hang_up(b"one "), hang_up(b"one two "), ok(b"one two three"))
     async with client(fake) as master:
         assert b"".join([piece async for piece in master.output(TaskId(7, 1))]) == b"one two three"
 
 
-async def test_results_go_on_where_the_connection_was_lost(fake: FakeMaster) -> None:
+async def test_results_resume_after_a_lost_connection(fake: FakeMaster) -> None:
     lines = [result(n, f"{n}\n").model_dump_json().encode() + b"\n" for n in (1, 2, 3)]
     fake.on("GET /jobs/7/results", hang_up(lines[1] + lines[0][:20]), ok(lines[0] + b"\n" + lines[2]))
     async with client(fake) as master:
@@ -177,10 +179,10 @@ async def test_names_in_addresses_are_quoted(fake: FakeMaster) -> None:
     async with client(fake) as master:
         with pytest.raises(LooplineError):
             await master.drain("a/b c")
-    assert fake.seen[0].what == "POST /workers/a/b c/drain"  # one segment: the stand-in shows it unquoted
+    assert fake.seen[0].what == "POST /workers/a/b c/drain"  # one segment: the fake master shows it unquoted
 
 
-async def test_several_at_once(fake: FakeMaster) -> None:
+async def test_requests_can_run_concurrently(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks", page(task(1)))
     async with client(fake) as master:
         await asyncio.gather(*(anext(master.tasks(7)) for _ in range(20)))

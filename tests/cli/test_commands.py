@@ -1,4 +1,4 @@
-"""Every command against a stand-in: what it asks, what it answers, and its exit code."""
+"""Every command against a fake master: its requests, its output and its exit code."""
 
 import json
 import os
@@ -101,7 +101,7 @@ FAILURES = FailureReport(kinds=[KIND], job_count=2, truncated=False)
 
 
 def answers(fake: FakeMaster) -> None:
-    """All that the commands below ask for."""
+    """Set the answers to all requests of the commands below."""
     fake.on("GET /jobs", page(job(7), job(6)))
     fake.on("GET /jobs/7", ok(job(7)))
     fake.on("GET /jobs/7/tasks", page(task(1), task(2, TaskState.FAILED, exit_code=3)))
@@ -195,7 +195,7 @@ def test_json_is_one_document_and_nothing_else(fake: FakeMaster, run: Run, line:
 
 
 @pytest.mark.parametrize("line", [line for line, _ in LINES])
-def test_people_get_no_json_and_no_colours_in_a_pipe(fake: FakeMaster, run: Run, line: str) -> None:
+def test_output_in_a_pipe_has_no_json_and_no_colours(fake: FakeMaster, run: Run, line: str) -> None:
     answers(fake)
     ran = run(*line.replace(" --json", "").split())
     assert ran.code == 0, ran.err
@@ -205,7 +205,7 @@ def test_people_get_no_json_and_no_colours_in_a_pipe(fake: FakeMaster, run: Run,
         json.loads(ran.out)
 
 
-def test_a_shell_completes_commands_and_options(run: Run) -> None:
+def test_shell_completion_offers_commands_and_options(run: Run) -> None:
     answer = run("completion", "bash", "--json").document
     assert set(answer) == {"script"}
     for script in (answer["script"], run("completion", "zsh").out, run("completion", "fish").out):
@@ -214,7 +214,7 @@ def test_a_shell_completes_commands_and_options(run: Run) -> None:
     assert "only-failed-of" in Path(placed).read_text("utf-8")
 
 
-def test_every_command_that_asks_a_master_is_tried_above() -> None:
+def test_every_command_that_uses_a_master_is_tested_above() -> None:
     tried = {line.split()[0] for line, _ in LINES} | {"fetch"}
     assert tried | SPEAKS_FOR_ITSELF == COMMANDS.keys()
 
@@ -230,7 +230,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("answer", "code"), REFUSALS)
-def test_what_the_master_refuses(fake: FakeMaster, run: Run, answer: Answer, code: Exit) -> None:
+def test_refusal_of_the_master_is_shown_with_its_exit_code(
+    fake: FakeMaster, run: Run, answer: Answer, code: Exit
+) -> None:
     fake.on("GET /jobs/7", answer)
     plain, machine = run("job", "7"), run("job", "7", "--json")
     assert (plain.code, machine.code) == (code, code)
@@ -239,12 +241,12 @@ def test_what_the_master_refuses(fake: FakeMaster, run: Run, answer: Answer, cod
     assert json.loads(machine.err)["error"]["message"] in plain.err
 
 
-def test_the_next_step_is_told(fake: FakeMaster, run: Run) -> None:
+def test_hint_of_an_error_is_shown(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /jobs", refuse(409, "conflict", "it is over", "retry it"))
     assert run("jobs").err == "error: it is over\nhint: retry it\n"
 
 
-def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
+def test_unreachable_master_is_an_error(run: Run, unused_tcp_port: int) -> None:
     ran = run("jobs", "--master", f"http://127.0.0.1:{unused_tcp_port}")
     assert ran.code == Exit.UNREACHABLE
     assert "start one with `loopline master`" in ran.err
@@ -271,7 +273,7 @@ def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
         ("token create ann --role king", "admin"),
     ],
 )
-def test_wrong_usage(fake: FakeMaster, run: Run, line: str, said: str) -> None:
+def test_wrong_usage_is_explained(fake: FakeMaster, run: Run, line: str, said: str) -> None:
     ran = run(*line.split())
     assert ran.code == Exit.USAGE
     assert said in re.sub(r"\s+", " ", ran.err)
@@ -280,7 +282,7 @@ def test_wrong_usage(fake: FakeMaster, run: Run, line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause", "resume"])
-def test_several_jobs_are_steered_at_once_also_after_a_refusal(fake: FakeMaster, run: Run, what: str) -> None:
+def test_remaining_jobs_are_changed_after_a_refusal(fake: FakeMaster, run: Run, what: str) -> None:
     for number in (7, 9):
         fake.on(f"POST /jobs/{number}/{what}", ok(job(number)))
     fake.on(f"POST /jobs/8/{what}", refuse(404, "not_found", "there is no job 8"))
@@ -342,7 +344,7 @@ def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:
     assert "no worker is a mac" in ran.err
 
 
-def test_waiting_ends_where_the_job_can_never_start(fake: FakeMaster, run: Run) -> None:
+def test_waiting_ends_if_the_job_can_never_start(fake: FakeMaster, run: Run) -> None:
     answers(fake)
     fake.on("GET /jobs/7", ok(job(7, JobState.WAITING)))
     waits = Reason(code="waits", count=2, detail="waits for job 5 to succeed (running, 2 of its 2 tasks left)", job=5)
@@ -371,7 +373,7 @@ def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypat
     assert run("job", "7", "--wait").code == Exit.OK
 
 
-def test_files_on_their_way_are_told_with_their_rates_by_job_and_top(fake: FakeMaster, run: Run) -> None:
+def test_job_and_top_show_transfers_with_rates(fake: FakeMaster, run: Run) -> None:
     answers(fake)
     flow = NETWORK.flows[0]
     fake.on("GET /jobs/7", ok(job(7).model_copy(update={"files_coming": (flow,)})))
@@ -379,7 +381,7 @@ def test_files_on_their_way_are_told_with_their_rates_by_job_and_top(fake: FakeM
     assert way in run("job", "7").out
     assert way in run("top", "--once").out
     fake.on("GET /network", refuse(404, "not_found", "there is no such address"))
-    assert way not in run("top", "--once").out, "a master of 0.1"
+    assert way not in run("top", "--once").out, "a master of release 0.1"
 
 
 def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: FakeMaster, run: Run) -> None:
@@ -393,13 +395,13 @@ def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: Fak
 
 
 @pytest.mark.parametrize("option", ["--user", "--owner"])
-def test_programs_of_a_user(fake: FakeMaster, run: Run, option: str) -> None:
+def test_programs_of_a_user_are_listed(fake: FakeMaster, run: Run, option: str) -> None:
     fake.on("GET /programs", page(program()))
     assert run("history", "--by", "program", option, "ann").code == Exit.OK
     assert fake.asked("GET /programs")[0].query["owner"] == "ann"
 
 
-def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaster, run: Run) -> None:
+def test_ctrl_c_leaves_the_job_running_with_a_hint(fake: FakeMaster, run: Run) -> None:
     async def interrupt(_: web.Request) -> web.Response:
         os.kill(os.getpid(), signal.SIGINT)
         return web.json_response(job(7, JobState.RUNNING).model_dump(mode="json"))
@@ -412,7 +414,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaste
     assert [seen.what for seen in fake.seen if seen.what.startswith("POST")] == []
 
 
-def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
+def test_results_say_where_they_are_truncated(fake: FakeMaster, run: Run) -> None:
     lines = (result(1, "a\n"), result(2, "b", cut=True))
     fake.on("GET /jobs/7", ok(job(7)))
     fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
@@ -422,7 +424,7 @@ def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
     assert len(run("results", "7", "--json").out.splitlines()) == 2
 
 
-def test_whoever_reads_may_stop_reading(fake: FakeMaster) -> None:
+def test_closed_pipe_ends_a_command_quietly(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks/1/stdout", ok(b"much\n" * 100_000))
     command = [sys.executable, "-m", "loopline", "logs", "7.1", "--master", fake.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=_root()) as logs:
@@ -434,7 +436,7 @@ def test_whoever_reads_may_stop_reading(fake: FakeMaster) -> None:
     assert logs.returncode == 0
 
 
-def test_lists_are_cut_and_chosen_from(fake: FakeMaster, run: Run) -> None:
+def test_lists_are_limited_and_filtered(fake: FakeMaster, run: Run) -> None:
     answers(fake)
     run("tasks", "7", "--state", "failed", "--limit", "0")
     assert [job["id"] for job in run("jobs", "--limit", "1", "--json").document] == [7]
@@ -444,18 +446,18 @@ def test_lists_are_cut_and_chosen_from(fake: FakeMaster, run: Run) -> None:
     ]
 
 
-def test_a_broken_promise_is_a_failure(fake: FakeMaster, run: Run) -> None:
+def test_passing_found_by_the_audit_sets_the_exit_code(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /passing", ok(AUDIT.model_copy(update={"passings": 1})))
     assert run("passing").code == Exit.FAILED
 
 
-def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
+def test_audit_is_shown_in_one_line(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /passing", ok(AUDIT))
     assert run("passing").out == "3 completions checked, 0 order violations, 1 exempt (paused)\n"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - PASSED_ON - {"replay", "token", "tls", "service"}))
-def test_help_of_every_command(run: Run, name: str) -> None:
+def test_every_command_has_help(run: Run, name: str) -> None:
     ran = run(name, "--help")
     assert ran.code == 0
     assert "--json" in ran.out
@@ -482,7 +484,7 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
-def test_a_command_is_imported_without_the_authorities_of_this_computer() -> None:
+def test_command_is_imported_without_loading_authorities() -> None:
     program = """
 import os
 from loopline.cli.__main__ import main

@@ -19,7 +19,7 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def execv(_: str, command: list[str]) -> Any:
         commands.append(command)
-        raise SystemExit(0)  # whoever becomes another program does not come back
+        raise SystemExit(0)  # exec does not return
 
     monkeypatch.setattr(os, "execv", execv)
     return commands
@@ -40,7 +40,7 @@ def test_all_arguments_are_passed_on(became: list[list[str]], words: list[str], 
     assert became == [[sys.executable, "-P", *begins, *words[1:]]]
 
 
-def test_replay_becomes_the_stores_own(became: list[list[str]]) -> None:
+def test_replay_executes_the_replay_of_the_store(became: list[list[str]]) -> None:
     for flags in ([], ["--json"], ["--events"]):
         with pytest.raises(SystemExit):
             main(["replay", "grid.db", *flags])
@@ -50,7 +50,7 @@ def test_replay_becomes_the_stores_own(became: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     ("command", "missing"), [("worker", "worker"), ("demo", "master,worker"), ("local", "master,worker")]
 )
-def test_missing_extras_are_asked_for_in_one_command(
+def test_missing_extras_are_named_in_one_command(
     command: str,
     missing: str,
     became: list[list[str]],
@@ -65,7 +65,7 @@ def test_missing_extras_are_asked_for_in_one_command(
     assert not became
 
 
-def test_a_daemons_help_and_mistakes_look_like_those_of_other_commands(
+def test_help_and_errors_of_daemons_look_like_those_of_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")

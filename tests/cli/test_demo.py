@@ -1,4 +1,4 @@
-"""The parts of the demo that need no grid; the whole of it is run in tests/live."""
+"""The parts of the demo that need no grid; tests/live runs the whole demo."""
 
 import struct
 import subprocess
@@ -10,7 +10,7 @@ from loopline.demo import picture, story
 from loopline_shared.sweep import task_at
 
 
-def test_a_picture_reads_back() -> None:
+def test_picture_can_be_read_back() -> None:
     rows = [bytes([0, 1, 2]), bytes([255, 254, 253])]
     file = picture.png(rows)
     assert file.startswith(b"\x89PNG\r\n\x1a\n")
@@ -20,13 +20,13 @@ def test_a_picture_reads_back() -> None:
     assert zlib.decompress(chunks[b"IDAT"]) == b"\0" + rows[0] + b"\0" + rows[1]
 
 
-def test_the_jobs_are_as_the_story_needs_them() -> None:
+def test_jobs_of_the_demo_have_the_required_sizes() -> None:
     long, smaller, equal = story.JOBS
     assert (long.size or 0) > (smaller.size or 0) == equal.size
     assert long.task_count == story.STRIPS
 
 
-def test_the_tasks_run_wherever_loopline_is_installed(tmp_path: Path) -> None:
+def test_tasks_of_the_demo_need_only_loopline(tmp_path: Path) -> None:
     for job in story.JOBS:
         script = Path(task_at(job, 1).command[2])
         assert script.is_file()

@@ -1,4 +1,4 @@
-"""The plan of allocations, and what is known of them after a crash."""
+"""The plan of allocations, and their records after a crash."""
 
 from __future__ import annotations
 
@@ -54,19 +54,21 @@ LIMITS = Limits(most=5, backlog=2, slots=2)
         (100, there(QUEUED, ASKED), 0, ()),
         (100, there(RUNNING, RUNNING, RUNNING), 2, ()),
         (100, there(RUNNING, RUNNING, RUNNING, RUNNING), 1, ()),  # the most
-        (100, there(RUNNING, has_joined=False), 1, ()),  # its worker is on its way
+        (100, there(RUNNING, has_joined=False), 1, ()),  # its worker has not joined yet
         (2, there(RUNNING, has_joined=False), 0, ()),
-        (2, there(QUEUED, QUEUED), 0, ("a1",)),  # the latest is called back
-        (0, there(RUNNING, QUEUED, ASKED), 0, ("a1",)),  # not what nobody can name yet
+        (2, there(QUEUED, QUEUED), 0, ("a1",)),  # the latest is cancelled
+        (0, there(RUNNING, QUEUED, ASKED), 0, ("a1",)),  # not allocations without an id yet
     ],
 )
-def test_the_plan(tasks: int, allocations: list[Allocation], submit: int, cancel: tuple[str, ...]) -> None:
+def test_plan_follows_demand_and_allocations(
+    tasks: int, allocations: list[Allocation], submit: int, cancel: tuple[str, ...]
+) -> None:
     decided = plan(demand(tasks), allocations, LIMITS, NOW)
     assert (decided.submit, decided.cancel) == (submit, cancel)
     assert decided.why
 
 
-def test_a_pause_after_workers_that_never_joined() -> None:
+def test_submissions_pause_after_workers_that_never_joined() -> None:
     limits = Limits(pause_after=3, pause_s=60.0)
     assert plan(demand(9), failed(2), limits, NOW).submit == 4
     assert plan(demand(9), failed(3), limits, NOW + 61).submit == 0
@@ -88,7 +90,7 @@ def test_a_pause_after_workers_that_never_joined() -> None:
         (DemandLine(tasks=1, folder="/data"), False),
     ],
 )
-def test_what_an_allocations_worker_could_not_run_asks_for_none(line: DemandLine, fits: bool) -> None:
+def test_demand_that_its_workers_cannot_serve_starts_no_allocation(line: DemandLine, fits: bool) -> None:
     limits = Limits(slots=2, labels=("gpu",), memory_bytes=10**9, time_limit_s=3600.0)
     assert could_serve(line, limits) == fits
     assert plan(DemandView(slots=1, demands=[line]), [], limits, NOW).submit == fits
@@ -104,7 +106,7 @@ def test_long_tasks_that_wait_at_busy_workers_count() -> None:
 
 @dataclass
 class Master:
-    """A stand-in: it wants so many tasks started, and has these workers."""
+    """A fake master with this demand and these workers."""
 
     tasks: int
     joined: list[Any] = field(default_factory=list)
@@ -119,7 +121,7 @@ class Master:
 
 @dataclass
 class Queue:
-    """A stand-in for an engine. ``dies``: after a submission, before anybody is told."""
+    """A fake engine; ``dies``: it crashes after a submission, before its id is recorded."""
 
     ids: dict[str, str] = field(default_factory=dict)
     dies: bool = False
@@ -145,7 +147,7 @@ def allocator(master: Master, engine: Any, records: Records, limits: Limits = LI
     return Allocator(client, engine, records, limits, WISH, prefix="t", command_of=lambda name: ["true", name])
 
 
-async def test_a_crash_in_the_middle_of_a_submission_orphans_nothing(tmp_path: Path) -> None:
+async def test_crash_during_a_submission_orphans_no_allocation(tmp_path: Path) -> None:
     engine, records = Queue(dies=True), Records(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         await allocator(Master(9), engine, records).turn()
@@ -161,7 +163,7 @@ async def test_a_crash_in_the_middle_of_a_submission_orphans_nothing(tmp_path: P
     again.close()
 
 
-def test_a_folder_has_one_keeper(tmp_path: Path) -> None:
+def test_second_allocator_on_a_folder_is_refused(tmp_path: Path) -> None:
     first = Records(tmp_path)
     with pytest.raises(LooplineError, match="another `loopline elastic`"):
         Records(tmp_path)
@@ -169,7 +171,7 @@ def test_a_folder_has_one_keeper(tmp_path: Path) -> None:
     Records(tmp_path).close()
 
 
-def test_a_command_is_found_again_and_ended(tmp_path: Path) -> None:
+def test_command_is_found_after_a_restart_and_ended(tmp_path: Path) -> None:
     engine = CommandEngine(tmp_path, ["/bin/sh", "-c", "{worker}"])
     one = Allocation("t-1", NOW, RUNNING, engine.submit("t-1", ["sh", "-c", "sleep 600; true", "t-1"], WISH))
     while not (found := engine.find("t-1")):
@@ -182,11 +184,11 @@ def test_a_command_is_found_again_and_ended(tmp_path: Path) -> None:
     assert later.stage(one) is Stage.OVER
 
 
-def test_the_workers_line_goes_behind_or_quoted_inside() -> None:
+def test_worker_command_is_appended_or_inserted_quoted() -> None:
     assert command_line(["docker", "run", "image"], ["a", "b c"]) == ["docker", "run", "image", "a", "b c"]
     assert command_line(["ssh", "pc7", "{worker}"], ["a", "b c"]) == ["ssh", "pc7", "a 'b c'"]
 
 
-def test_wrong_usage(run: Run) -> None:
+def test_wrong_usage_is_explained(run: Run) -> None:
     assert "must be 1 or more" in run("elastic", "slurm", "--max", "0").err
     assert "slurm needs no command" in run("elastic", "slurm", "--", "ssh").err

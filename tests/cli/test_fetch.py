@@ -18,7 +18,7 @@ def serve(fake: FakeMaster, *numbers: int) -> None:
         fake.on(f"GET /jobs/7/tasks/{number}/stderr", ok(b""))
 
 
-def test_what_all_tasks_wrote_becomes_files(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_output_of_all_tasks_is_written_to_files(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     serve(fake, *range(1, 31))
     ran = run("fetch", "7", str(tmp_path / "new" / "folder"), "--json")
     assert ran.document | {"folder": ""} == {
@@ -32,10 +32,10 @@ def test_what_all_tasks_wrote_becomes_files(fake: FakeMaster, run: Run, tmp_path
         assert file.with_suffix(".err").read_text() == ""
 
 
-def test_a_second_time_brings_only_what_is_new(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_second_fetch_gets_only_new_files(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     serve(fake, 1, 2)
     run("fetch", "7", str(tmp_path))
-    again = task(2, finished_at=5000.0)  # it was run again
+    again = task(2, finished_at=5000.0)  # this task ran again
     fake.on("GET /jobs/7/tasks", page(task(1), again, task(3, TaskState.RUNNING)))
     fake.on("GET /jobs/7/tasks/2/stdout", ok(b"better"))
     ran = run("fetch", "7", str(tmp_path))
@@ -47,7 +47,7 @@ def test_a_second_time_brings_only_what_is_new(fake: FakeMaster, run: Run, tmp_p
     assert not (tmp_path / "3.out").exists()
 
 
-def test_an_interrupted_file_is_not_taken_for_a_whole_one(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_interrupted_file_does_not_count_as_complete(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     serve(fake, 1)
     fake.on("GET /jobs/7/tasks/1/stdout", refuse(500, "bug"))
     assert run("fetch", "7", str(tmp_path)).code == 1
@@ -58,7 +58,7 @@ def test_an_interrupted_file_is_not_taken_for_a_whole_one(fake: FakeMaster, run:
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_task_that_never_ran_wrote_nothing(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_task_that_never_ran_has_no_file(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     serve(fake, 1)
     fake.on("GET /jobs/7/tasks", page(task(1, TaskState.CANCELLED)))
     fake.on("GET /jobs/7/tasks/1/stdout", refuse(404, "no_output"))
@@ -66,7 +66,7 @@ def test_a_task_that_never_ran_wrote_nothing(fake: FakeMaster, run: Run, tmp_pat
     assert (tmp_path / "1.out").read_text() == ""
 
 
-def test_a_folder_that_cannot_be_written(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_unwritable_folder_is_an_error(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     serve(fake, 1)
     (tmp_path / "file").write_text("")
     ran = run("fetch", "7", str(tmp_path / "file" / "folder"))
@@ -85,7 +85,7 @@ def name_of(content: bytes) -> str:
 
 
 def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **parameters: object) -> None:
-    """A job whose tasks have left these, and printed nothing."""
+    """Serve a job whose tasks have left these files, and printed nothing."""
     serve(fake, *numbers)
     spec = JobSpec(command=["x"], outputs=["**"])
     fake.on("GET /jobs/7", ok(job(7, spec=spec)))
@@ -99,7 +99,7 @@ def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **
         fake.on(f"GET /files/{name_of(data)}", ok(data))
 
 
-def test_files_come_home_by_task(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_outputs_are_stored_by_task(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1, 2)
     ran = run("fetch", "7", str(tmp_path / "home"), "--json")
     assert (ran.document["fetched"], ran.document["present"]) == (8, 0)
@@ -116,7 +116,7 @@ def test_files_come_home_by_task(fake: FakeMaster, run: Run, tmp_path: Path) -> 
     ]
 
 
-def test_outputs_of_failed_tasks_come_if_asked_for(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_outputs_of_failed_tasks_are_fetched_on_request(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1, 2)
     fake.on("GET /jobs/7/tasks", page(task(1), task(2, TaskState.FAILED)))
     ran = run("fetch", "7", str(tmp_path))
@@ -135,19 +135,17 @@ def test_executable_output_stays_executable(fake: FakeMaster, run: Run, tmp_path
     assert modes == [0o111, 0]
 
 
-def test_what_is_there_with_the_right_content_is_not_fetched_again(
-    fake: FakeMaster, run: Run, tmp_path: Path
-) -> None:
+def test_files_with_the_right_content_are_not_fetched_again(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1)
     run("fetch", "7", str(tmp_path))
-    (tmp_path / "1" / "x.csv").write_text("jello")  # as long as it was
+    (tmp_path / "1" / "x.csv").write_text("jello")  # of the same length
     ran = run("fetch", "7", str(tmp_path), "--json")
     assert (ran.document["fetched"], ran.document["present"], ran.document["bytes"]) == (1, 3, 5)
     assert (tmp_path / "1" / "x.csv").read_bytes() == b"hello"
     assert len(fake.asked(f"GET /files/{name_of(CONTENT['out/y.csv'])}")) == 1
 
 
-def test_a_file_that_broke_off_is_gone_on_with(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_interrupted_file_is_resumed(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1)
     data, offered = CONTENT["out/y.csv"], []
 
@@ -166,7 +164,7 @@ def test_a_file_that_broke_off_is_gone_on_with(fake: FakeMaster, run: Run, tmp_p
     assert not part.parent.exists()
 
 
-def test_what_comes_is_checked(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_fetched_file_is_checked_against_its_hash(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1)
     fake.on(f"GET /files/{name_of(b'hello')}", ok(b"jello"))
     ran = run("fetch", "7", str(tmp_path))
@@ -175,7 +173,7 @@ def test_what_comes_is_checked(fake: FakeMaster, run: Run, tmp_path: Path) -> No
     assert not (tmp_path / "1" / "x.csv").exists()
 
 
-def test_a_layout_of_parameters(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_layout_of_parameters_names_folders(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1, 2, lr=0.1, name=["a", "../../b"])
     assert run("fetch", "7", str(tmp_path / "home"), "--layout", "{lr}/{name}/").code == 0
     assert (tmp_path / "home" / "0.1" / "a" / "x.csv").read_bytes() == b"hello"
@@ -188,7 +186,7 @@ def test_a_layout_of_parameters(fake: FakeMaster, run: Run, tmp_path: Path) -> N
     assert run("fetch", "7", str(tmp_path / "other"), "--layout", "../{lr}").code == 2
 
 
-def test_no_answer_leads_out_of_the_folder(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_no_answer_makes_files_outside_the_folder(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     for path in ("../escaped", "/tmp/escaped", "a/../../../escaped", "C:/escaped"):
         leave(fake, 1, files={path: b"evil"})
         assert run("fetch", "7", str(tmp_path / "home")).code == 1
@@ -200,10 +198,10 @@ def test_no_answer_leads_out_of_the_folder(fake: FakeMaster, run: Run, tmp_path:
     assert not (tmp_path / "x.csv").exists()
     leave(fake, 1, files={"sub/folder/x.csv": b"evil"})
     assert run("fetch", "7", str(tmp_path / "home")).code == 1
-    assert not (tmp_path / "sub").exists(), "not even folders are made outside"
+    assert not (tmp_path / "sub").exists(), "no folders are made outside either"
 
 
-def test_files_that_were_removed_are_told_of(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_removed_files_are_reported(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     leave(fake, 1)
     fake.on(f"GET /files/{name_of(b'hello')}", refuse(404, "not_found"))
     fake.on("GET /jobs/7/tasks/1/outputs/x.csv", refuse(410, "removed", "the files of job 7 were removed"))

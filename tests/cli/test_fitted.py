@@ -1,4 +1,4 @@
-"""Tables fit the terminal: columns are left out, then cells are folded; elsewhere nothing is left out."""
+"""Tables fit the terminal: columns are dropped, then cells are folded; in pipes all columns are printed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def drawn(thing: object, columns: int) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_the_least_important_columns_go_first() -> None:
+def test_least_important_columns_are_dropped_first() -> None:
     made = tables.table("a", "b", "c", right=("c",), drop=("b", "c"))
     made.add_row("one", "two", "three")
     assert [drawn(made, width)[0].split() for width in (40, 12, 5)] == [["a", "b", "c"], ["a", "c"], ["a"]]
 
 
-def test_long_cells_are_folded_once_nothing_is_left_to_drop() -> None:
+def test_long_cells_are_folded_when_no_column_is_left_to_drop() -> None:
     made = tables.table("a", "why", drop=("a",), fold={"why": 5})
     made.add_row("1", "because of that")
     assert drawn(made, 20)[2:] == ["1   because of that"]
@@ -44,11 +44,11 @@ def test_every_list_fits(columns: int) -> None:
     for made in (tables.jobs(jobs), tables.tasks(tasks), tables.workers(workers)):
         lines = drawn(made, columns)
         assert max(map(len, lines)) <= columns
-        assert columns == 80 or len([line for line in lines if line.strip()]) <= 4, "and no line is folded"
+        assert columns == 80 or len([line for line in lines if line.strip()]) <= 4, "no line is wrapped"
     assert "2 running, 256 prefetched" in " ".join(" ".join(drawn(tables.jobs(jobs), 200)).split())
 
 
-def test_a_task_says_what_it_was_and_why_it_failed() -> None:
+def test_row_of_a_task_shows_its_parameters_and_failure() -> None:
     failed = task(3, TaskState.FAILED, exit_code=1, reason="no data", parameters={"i": 3}, wall_s=2.0)
     line = " ".join(drawn(tables.tasks([failed]), 80)[-1].split())
     assert line.startswith("7.3 i=3 failed")
@@ -56,7 +56,7 @@ def test_a_task_says_what_it_was_and_why_it_failed() -> None:
     assert line.endswith("no data")
 
 
-def test_a_size_that_cannot_be_true_is_marked() -> None:
+def test_implausible_size_is_marked() -> None:
     small = job(7, size=10.0, size_source="given", ledger={"useful_cpu_s": 100.0})
     assert tables.size(small) == "10s (cannot be true)"
     assert tables.size(job(7, size=10.0, size_source="given", ledger={"useful_cpu_s": 10.0})) == "10s"

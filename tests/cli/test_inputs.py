@@ -1,4 +1,4 @@
-"""submit --input and --output: files are uploaded where the master does not have them, then named by the job."""
+"""submit --input and --output: files missing at the master are uploaded, then named by the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.fake_master import FakeMaster, ok, refuse
 
 
 class Files:
-    """What a master has been brought."""
+    """The files uploaded to a fake master."""
 
     def __init__(self, fake: FakeMaster) -> None:
         self._fake = fake
@@ -22,7 +22,7 @@ class Files:
         fake.on("POST /jobs", ok(Submission(id=7, task_count=1), 201))
 
     def expect(self, content: bytes, offset: int | None = 0) -> str:
-        """A file that it has so much of; None: all."""
+        """Expect a file of which the master has ``offset`` bytes; None: all."""
         name = hashlib.sha256(content).hexdigest()
 
         async def head(_: web.Request) -> web.Response:
@@ -50,7 +50,7 @@ def files(fake: FakeMaster) -> Files:
     return Files(fake)
 
 
-def test_files_go_along_with_a_job(files: Files, run: Run, tmp_path: Path) -> None:
+def test_files_are_uploaded_with_a_job(files: Files, run: Run, tmp_path: Path) -> None:
     (tmp_path / "data" / "sub").mkdir(parents=True)
     (tmp_path / "data" / "x").write_bytes(b"one")
     (tmp_path / "data" / "sub" / "y").write_bytes(b"one")
@@ -70,7 +70,7 @@ def test_files_go_along_with_a_job(files: Files, run: Run, tmp_path: Path) -> No
     assert files.job["outputs"] == ["*.csv", {"path": "*.log", "optional": True}]
 
 
-def test_what_is_there_is_not_sent_and_what_broke_off_goes_on(files: Files, run: Run, tmp_path: Path) -> None:
+def test_stored_files_are_skipped_and_interrupted_ones_resumed(files: Files, run: Run, tmp_path: Path) -> None:
     for name, content, offset in (("here", b"here", None), ("half", b"0123456789", 4)):
         (tmp_path / name).write_bytes(content)
         files.expect(content, offset)
@@ -78,9 +78,7 @@ def test_what_is_there_is_not_sent_and_what_broke_off_goes_on(files: Files, run:
     assert [(span, content) for _, span, content in files.puts] == [("bytes 4-9/10", b"456789")]
 
 
-def test_what_somebody_else_began_wrongly_is_begun_anew_once(
-    fake: FakeMaster, files: Files, run: Run, tmp_path: Path
-) -> None:
+def test_invalid_partial_upload_is_restarted_once(fake: FakeMaster, files: Files, run: Run, tmp_path: Path) -> None:
     (tmp_path / "half").write_bytes(b"0123456789")
     name = files.expect(b"0123456789", 4)
     put, wrong = fake.answers(f"PUT /files/{name}")[0], refuse(422, "wrong_hash", "this content has another SHA-256")
@@ -94,7 +92,7 @@ def test_what_somebody_else_began_wrongly_is_begun_anew_once(
     assert len(fake.asked(f"PUT /files/{name}")) == 4
 
 
-def test_a_job_file_lists_paths_from_its_own_folder(files: Files, run: Run, tmp_path: Path) -> None:
+def test_paths_in_a_job_file_are_relative_to_its_folder(files: Files, run: Run, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "x").write_bytes(b"x")
     (tmp_path / "y").write_bytes(b"y")
@@ -107,7 +105,7 @@ def test_a_job_file_lists_paths_from_its_own_folder(files: Files, run: Run, tmp_
     assert files.job["outputs"] == ["out/**"]
 
 
-def test_what_cannot_be_sent_is_said_before_anything_is(
+def test_invalid_inputs_are_reported_before_any_upload(
     files: Files, fake: FakeMaster, run: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "x").write_bytes(b"x")
@@ -169,7 +167,7 @@ def test_names_of_files_may_hold_an_equals_sign(files: Files, run: Run, tmp_path
         (["../{line}"], "is not below this folder"),
     ],
 )
-def test_inputs_of_tasks_that_are_refused(
+def test_invalid_inputs_of_tasks_are_refused(
     files: Files, run: Run, tmp_path: Path, inputs: list[str], said: str
 ) -> None:
     (tmp_path / "here").write_text("x")
@@ -182,7 +180,7 @@ def test_inputs_of_tasks_that_are_refused(
     assert said in ran.err
 
 
-def test_folder_leaves_out_what_no_task_needs(files: Files, run: Run, tmp_path: Path) -> None:
+def test_folder_input_excludes_files_that_no_task_needs(files: Files, run: Run, tmp_path: Path) -> None:
     names = (
         "pi.py .git/config .venv/pyvenv.cfg .venv/bin/python __pycache__/x.pyc .#pi.py sub/.pi.py.swp data/a.log "
         "data/keep.log data/old/x build/y .looplineignore"
@@ -199,5 +197,5 @@ def test_folder_leaves_out_what_no_task_needs(files: Files, run: Run, tmp_path: 
     assert sorted(files.job["inputs"]) == ["data/keep.log", "pi.py"]
     assert "left out of the inputs: ./.#pi.py" in ran.err or "left out of the inputs: .#pi.py" in ran.err
     ran = run("submit", "--input", "build/", "--input", ".venv/pyvenv.cfg", "--", "true")
-    assert sorted(files.job["inputs"]) == ["build/y", "pyvenv.cfg"], "what is named is sent"
+    assert sorted(files.job["inputs"]) == ["build/y", "pyvenv.cfg"], "a named file is sent"
     assert run("submit", "--input", ".", "--exclude-from", "none", "--", "true").code == 2

@@ -1,4 +1,4 @@
-"""Jobs in files: three languages that say the same, and mistakes that are pointed at."""
+"""Jobs in files: three equivalent formats, and errors with their positions."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ def submitted(fake: FakeMaster, run: Run, *words: str) -> Any:
 
 
 @pytest.mark.parametrize(("name", "text"), [("j.yaml", YAML), ("j.yml", YAML), ("j.toml", TOML), ("j.json", JSON)])
-def test_three_languages_say_the_same(fake: FakeMaster, run: Run, name: str, text: str) -> None:
+def test_three_formats_are_equivalent(fake: FakeMaster, run: Run, name: str, text: str) -> None:
     Path(name).write_text(text)
     assert submitted(fake, run, "--file", name) == DOCUMENT
 
 
-def test_the_command_line_goes_before_the_file(fake: FakeMaster, run: Run) -> None:
+def test_command_line_overrides_the_file(fake: FakeMaster, run: Run) -> None:
     Path("j.yaml").write_text(YAML)
     words = ["--file", "j.yaml", "--size", "1h", "--memory", "1GB", "--env", "B=3", "--param", "seed=1,2"]
     assert submitted(fake, run, *words, "--", "other", "{seed}") == DOCUMENT | {
@@ -194,7 +194,7 @@ def test_rows_that_drop_a_parameter_of_the_command_are_refused(
     assert "--param lr=VALUES" in ran.err
 
 
-def test_rows_may_drop_what_the_command_does_not_name(fake: FakeMaster, run: Run) -> None:
+def test_rows_may_drop_parameters_that_the_command_does_not_use(fake: FakeMaster, run: Run) -> None:
     Path("j.yaml").write_text("command: t ${lr} {seed}\nparameters: {lr: [0.1], seed: [7]}\n")
     assert submitted(fake, run, "--file", "j.yaml", "--zip", "--param", "seed=5")["parameters"] == {
         "rows": [{"seed": 5}]
@@ -207,7 +207,7 @@ def test_labels_are_added(fake: FakeMaster, run: Run) -> None:
     assert requires == {"labels": ["gpu", "lab", "matlab"], "os": "linux"}
 
 
-def test_a_mistake_in_a_merged_part_of_the_file_is_pointed_at(run: Run) -> None:
+def test_error_in_a_merged_part_of_the_file_has_its_position(run: Run) -> None:
     Path("job.yaml").write_text("command: t\nparameters:\n  lr: [1, [2]]\n")
     ran = run("submit", "--file", "job.yaml", "--param", "seed=1..3")
     assert "job.yaml:3:11: parameters.lr.1: " in ran.err
@@ -228,7 +228,7 @@ def test_a_command_may_be_one_line(fake: FakeMaster, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "text", "message"), MISTAKES, ids=[text for _, text, _ in MISTAKES])
-def test_mistakes_are_pointed_at(fake: FakeMaster, run: Run, suffix: str, text: str, message: str) -> None:
+def test_errors_have_their_position(fake: FakeMaster, run: Run, suffix: str, text: str, message: str) -> None:
     Path(f"job{suffix}").write_text(text)
     ran = run("submit", "--file", f"job{suffix}")
     assert ran.code == 2
@@ -236,7 +236,7 @@ def test_mistakes_are_pointed_at(fake: FakeMaster, run: Run, suffix: str, text: 
     assert fake.seen == []
 
 
-def test_words_of_a_command_stay_as_they_are_written(tmp_path: Path) -> None:
+def test_words_of_a_command_are_not_changed(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("command: [./fit, --lr, 0.10, --n, 007, -1, yes, 1e3]\nenvironment: {SEED: 01, LR: 1.50}\n")
     document = job_file.read(file).document
@@ -247,7 +247,7 @@ def test_words_of_a_command_stay_as_they_are_written(tmp_path: Path) -> None:
     assert job_file.read(file).document["tasks"] == [{"command": ["./fit", "7"]}]
 
 
-def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(fake: FakeMaster, run: Run) -> None:
+def test_error_on_the_command_line_is_not_attributed_to_the_file(fake: FakeMaster, run: Run) -> None:
     Path("job.yaml").write_text("command: [t]\nsize: 3\n")
     ran = run("submit", "--file", "job.yaml", "--max-attempts", "0")
     assert "error: max_attempts: has to be at least 1" in ran.err
@@ -274,7 +274,7 @@ def test_json_is_read_by_the_reader_of_yaml(document: Any) -> None:
     assert () in positions
 
 
-def test_no_file_brings_the_reader_down() -> None:
+def test_no_file_crashes_the_reader() -> None:
     for text in ("a: &a [*a]", "a: &a [1,2]\nb: [*a, *a]", "\x00", "%YAML 9.9\n---\na: 1", "? [a]\n: b"):
         with suppress(ParseError):
             read_yaml(text)
@@ -282,7 +282,7 @@ def test_no_file_brings_the_reader_down() -> None:
         read_yaml("[" * 700)
 
 
-def test_where_toml_says_things() -> None:
+def test_positions_in_toml_files_are_found() -> None:
     text = 'a.b = 1\n"c d" = [\n  1,\n]\n  [x."y.z"]\n  k = {l = 1}\n[[t]]\nn = 1\n[[t]]\nn = 2\n'
     assert find_in_toml(text) == {
         ("a", "b"): (1, 1), ("c d",): (2, 1), ("x", "y.z"): (5, 3), ("x", "y.z", "k"): (6, 3),

@@ -26,14 +26,14 @@ def member(tmp_path: Path) -> Membership:
     return found
 
 
-def test_the_line_says_all_that_a_computer_needs(run: Run, fake: FakeMaster) -> None:
+def test_line_is_a_complete_command(run: Run, fake: FakeMaster) -> None:
     fake.on("POST /join-tokens", ok(MADE, 201))
     ran = run("token", "join", "--uses", "3", "--expires", "2h")
     assert ran.out.startswith("loopline join http://lab-pc:7461#lj_a1_x\n")
     assert fake.asked("POST /join-tokens")[0].body == {"uses": 3, "expires_s": 7200.0}
 
 
-def test_an_address_that_is_no_use_elsewhere_is_said_to_be(run: Run, fake: FakeMaster) -> None:
+def test_address_unreachable_from_elsewhere_gives_a_warning(run: Run, fake: FakeMaster) -> None:
     fake.on("POST /join-tokens", ok(MADE.model_copy(update={"address": "http://127.0.0.1:1"}), 201))
     assert "--host 0.0.0.0" in run("token", "join").out
     assert (
@@ -66,7 +66,7 @@ def test_joining_leaves_a_token_that_the_master_knows_by_its_hash(run: Run, fake
     assert "Authorization" not in asked.headers
 
 
-def test_the_line_may_come_on_stdin(
+def test_line_can_be_read_from_stdin(
     run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.on("POST /join", ok(IN, 201))
@@ -78,8 +78,8 @@ def test_the_line_may_come_on_stdin(
     assert (ran.code, "expected the line that" in ran.err) == (Exit.USAGE, True)
 
 
-def test_a_second_try_is_the_same_computer(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
-    """As after a crash between the master's commit and our hearing of it."""
+def test_second_try_joins_as_the_same_computer(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    """As after a crash between the master's commit and our receipt of the response."""
     fake.on("POST /join", refuse(503, "away"))
     fake.on("POST /join", refuse(403, "join_refused"), ok(IN, 201))
     assert run("join", f"{fake.url}#lj_a1_x").code == Exit.NOT_AUTHORISED
@@ -88,7 +88,7 @@ def test_a_second_try_is_the_same_computer(run: Run, fake: FakeMaster, tmp_path:
     assert first == second
 
 
-def test_a_failed_try_leaves_what_was_joined_before_as_it_was(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+def test_failed_try_keeps_an_earlier_membership(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
     before = Membership("http://other:7461", "pc-1", "ll_12345678_x")
     before.write(tmp_path / "config" / "loopline" / "membership.json")
     fake.on("POST /join", refuse(403, "join_refused"), ok(IN, 201))
@@ -99,7 +99,7 @@ def test_a_failed_try_leaves_what_was_joined_before_as_it_was(run: Run, fake: Fa
     assert [file.name for file in (tmp_path / "config" / "loopline").iterdir()] == ["membership.json"]
 
 
-def test_joining_again_after_its_token_was_revoked_makes_another(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+def test_joining_after_a_revocation_makes_a_new_token(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
     before = Membership(fake.url, "pc-1", "ll_12345678_x")
     before.write(tmp_path / "config" / "loopline" / "membership.json")
     fake.on("POST /join", refuse(403, "join_token_refused"), ok(IN, 201))
@@ -111,7 +111,7 @@ def test_joining_again_after_its_token_was_revoked_makes_another(run: Run, fake:
 
 
 @pytest.mark.parametrize("pin", ["a" * 64, "b" * 64])
-def test_a_grid_that_has_moved_keeps_the_name_and_the_token_of_its_worker(
+def test_moved_grid_keeps_the_name_and_token_of_a_worker(
     run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pin: str
 ) -> None:
     before = Membership("https://where-it-was:7461", "pc-1", "ll_12345678_x", "a" * 64, "its CA")
@@ -124,7 +124,7 @@ def test_a_grid_that_has_moved_keeps_the_name_and_the_token_of_its_worker(
     assert (after.name == before.name, after.token == before.token) == (pin == before.fingerprint,) * 2
 
 
-def test_joining_again_repairs_what_cannot_be_read(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+def test_joining_again_repairs_an_unreadable_membership(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
     file = tmp_path / "config" / "loopline" / "membership.json"
     file.parent.mkdir(parents=True)
     file.write_text("{")
@@ -133,14 +133,14 @@ def test_joining_again_repairs_what_cannot_be_read(run: Run, fake: FakeMaster, t
     assert member(tmp_path).master == fake.url
 
 
-def test_a_lost_answer_is_asked_for_again(run: Run, fake: FakeMaster) -> None:
+def test_lost_response_is_requested_again(run: Run, fake: FakeMaster) -> None:
     fake.on("POST /join", hang_up(), ok(IN, 201))
     assert run("join", f"{fake.url}#lj_a1_x").code == Exit.OK
     first, second = (seen.body for seen in fake.asked("POST /join"))
     assert first == second
 
 
-def test_what_is_no_line_is_said(run: Run) -> None:
+def test_invalid_line_is_refused_with_a_hint(run: Run) -> None:
     ran = run("join", "lab-pc:7461")
     assert ran.code == Exit.USAGE
     assert "loopline token join" in ran.err
@@ -148,10 +148,10 @@ def test_what_is_no_line_is_said(run: Run) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 @pytest.mark.parametrize("contained", [True, False])
-def test_a_computer_without_a_sandbox_joins_only_when_told_so(
+def test_computer_without_a_sandbox_joins_only_with_an_option(
     run: Run, fake: FakeMaster, monkeypatch: pytest.MonkeyPatch, contained: bool
 ) -> None:
-    """A container has nothing of an owner, and is not asked."""
+    """A container has no owner's files, so the option is not needed there."""
     found = {"sandbox": "none", "means": "may use all", "reason": "there is no bwrap program", "contained": contained}
     ask = [sys.executable, "-c", f"print({json.dumps(json.dumps(found))})"]
     monkeypatch.setattr(joining, "program", lambda *_: ask)
@@ -161,12 +161,12 @@ def test_a_computer_without_a_sandbox_joins_only_when_told_so(
     if not contained:
         assert "there is no bwrap program" in ran.err
         assert "--no-sandbox" in ran.err
-        assert not fake.asked("POST /join"), "nobody is let in before the owner has agreed"
-        told = run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--no-sandbox")
-        assert "without a sandbox" in told.out
+        assert not fake.asked("POST /join"), "the computer does not join before its owner has agreed"
+        agreed = run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--no-sandbox")
+        assert "without a sandbox" in agreed.out
 
 
-def test_leaving_undoes_all_that_joining_did(
+def test_leaving_reverts_everything_that_joining_changed(
     run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = list[list[str]]()
@@ -181,7 +181,7 @@ def test_leaving_undoes_all_that_joining_did(
     run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--service", "--no-sandbox")
     assert any(command[:2] == ["loginctl", "enable-linger"] for command in ran)
     failed = run("leave")
-    assert "the token is not revoked" in failed.err, "it is still a member, and can be tried again"
+    assert "the token is not revoked" in failed.err, "it is still a member, and can try again"
     token = member(tmp_path).token
     fake.on("POST /leave", ok(IN))
     left = run("leave")
@@ -193,7 +193,7 @@ def test_leaving_undoes_all_that_joining_did(
     assert "has not joined any master" in run("leave").err
 
 
-def test_a_copy_leaves_and_the_original_keeps_its_token(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+def test_leaving_a_clone_keeps_the_token_of_the_original(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
     fake.on("POST /join", ok(IN, 201))
     run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--no-sandbox")
     assert "its token is still valid" in run("leave", "--here-only").out

@@ -1,4 +1,4 @@
-"""Where a task's files go at home: never outside the folder that the user named."""
+"""Local places of a task's files: never outside the folder that the user named."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from loopline.transfer.layout import DEFAULT, Layout, LayoutError
         ("{flag}/{lr}", "true/0.1"),
     ],
 )
-def test_filled_with_parameters(template: str, folder: str) -> None:
+def test_template_is_filled_with_parameters(template: str, folder: str) -> None:
     parameters = {"lr": 0.1, "seed": 7, "name": "a/b", "flag": True}
     assert Layout(template).folder(12, 3, parameters) == folder
 
 
 @pytest.mark.parametrize("template", ["", "/", "/tmp/{x}", "../{x}", "{x}/../..", "a//b", "./x"])
-def test_templates_that_lead_out(template: str) -> None:
+def test_template_that_leaves_the_folder_is_refused(template: str) -> None:
     with pytest.raises(LayoutError):
         Layout(template)
 
 
 @given(st.text(max_size=40) | st.sampled_from(["..", ".", "", "...", "/etc", "C:", "a\\b", "..\\x", "con."]))
-def test_no_value_leads_out(value: str) -> None:
+def test_no_value_leaves_the_folder(value: str) -> None:
     folder = Layout("x/{name}").folder(1, 1, {"name": value})
     for pure in (PurePosixPath, PureWindowsPath):
         assert pure(folder).parts[0] == "x"
@@ -42,7 +42,7 @@ def test_no_value_leads_out(value: str) -> None:
         assert not pure(folder).is_absolute()
 
 
-def test_unknown_parameters_and_shared_folders() -> None:
+def test_unknown_parameters_and_shared_folders_are_refused() -> None:
     layout = Layout("{lr}")
     assert layout.needs_parameters
     assert not Layout("{job}/{task}").needs_parameters

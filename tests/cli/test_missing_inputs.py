@@ -1,4 +1,4 @@
-"""A file of this folder that the command names and no input brings along is warned about, with the option to add."""
+"""A local file that the command names but no input includes gives a warning with the missing option."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(fake: FakeMaster, nobodys_computer: None) -> None:
     fake.on("POST /jobs/preview", ok(Preview(task_count=1, size=None, tasks=[], expected=None, warnings=[])))
 
 
-def test_it_is_said_on_stderr_when_submitted_and_before(run: Run) -> None:
+def test_warning_is_printed_at_submission_and_in_a_dry_run(run: Run) -> None:
     for words in (["--dry-run"], []):
         ran = run("submit", *words, "--", "python3", "pi.py", "pi.py")
         assert (ran.code, ran.err) == (0, WARNING)
@@ -44,7 +44,7 @@ def test_it_is_said_on_stderr_when_submitted_and_before(run: Run) -> None:
         (["cat", "two words"], "add --input 'two words'"),
     ],
 )
-def test_the_option_has_the_file_where_the_command_looks_for_it(
+def test_suggested_option_puts_the_file_where_the_command_expects_it(
     fake: FakeMaster, run: Run, command: list[str], option: str
 ) -> None:
     assert run("submit", "--", *command).err.endswith(f"; {option}\n")
@@ -58,7 +58,7 @@ def test_the_option_has_the_file_where_the_command_looks_for_it(
         ["--", "sh", "-c", "python3 pi.py"],
     ],
 )
-def test_other_words_are_not_warned_about(run: Run, words: list[str]) -> None:
+def test_other_words_give_no_warning(run: Run, words: list[str]) -> None:
     assert run("submit", "--dry-run", *words).err == ""
 
 
@@ -71,15 +71,15 @@ def test_other_words_are_not_warned_about(run: Run, words: list[str]) -> None:
         ["--input", "src", "--", "python3", "src/run.py"],
     ],
 )
-def test_an_input_is_not_warned_about(run: Run, words: list[str]) -> None:
+def test_included_input_gives_no_warning(run: Run, words: list[str]) -> None:
     assert run("submit", "--dry-run", *words).err == ""
 
 
-def test_an_input_by_another_name_is_not_found_by_its_own(run: Run) -> None:
+def test_input_under_another_name_still_gives_a_warning(run: Run) -> None:
     assert run("submit", "--dry-run", "--input", "pi.py=there.py", "--", "python3", "pi.py").err == WARNING
 
 
-def test_modules_that_a_script_imports_from_beside_it_are_missing_too(run: Run) -> None:
+def test_local_modules_of_a_script_give_a_warning(run: Run) -> None:
     Path("pi.py").write_text("import json, helper, numpy\nfrom . import nobodys\n")
     Path("helper.py").write_text("def f():\n    from tools import saw\n")
     Path("tools").mkdir()
@@ -95,7 +95,7 @@ def test_modules_that_a_script_imports_from_beside_it_are_missing_too(run: Run) 
     assert not run("submit", "--dry-run", *inputs, "--", "python3", "pi.py").err
 
 
-def test_explain_says_what_to_do_about_a_module_that_tasks_lack(fake: FakeMaster, run: Run) -> None:
+def test_explain_suggests_an_input_for_a_missing_module(fake: FakeMaster, run: Run) -> None:
     reason = Reason(code="failed", detail="exit code 1: ModuleNotFoundError: No module named 'tools.saw'", count=3)
     explained = Explanation(subject="1", state="failed", sentence="3 of 3 tasks failed", reasons=[reason])
     fake.on("GET /jobs/1/explain", ok(explained))

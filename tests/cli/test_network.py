@@ -1,4 +1,4 @@
-"""The network as people see it."""
+"""The network as shown in a terminal."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ VIEW = NetworkView(
 )
 
 
-def test_the_tree_says_of_each_link_what_it_carries_how_that_is_known_and_what_flows(
-    fake: FakeMaster, run: Run
-) -> None:
+def test_tree_shows_capacity_source_and_flow_of_each_link(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /network", ok(VIEW))
     lines = run("network").out.splitlines()
     assert lines[:4] == [
@@ -45,8 +43,8 @@ def test_the_tree_says_of_each_link_what_it_carries_how_that_is_known_and_what_f
     ]
     assert lines[4] == "abababababab  ant → bee: 40% of 10.0 MB at 24 Mbit/s, 2.0s left"
     assert lines[5] == "no network.toml; `loopline network FILE` checks one; files go between workers"
-    told = VIEW.model_copy(update={"file": "/lab/network.toml", "peers": False})
-    fake.on("GET /network", ok(told))
+    written = VIEW.model_copy(update={"file": "/lab/network.toml", "peers": False})
+    fake.on("GET /network", ok(written))
     assert run("network").out.splitlines()[-1] == (
         "from /lab/network.toml; files go from the master alone (peers = off, or auto without encryption)"
     )

@@ -1,4 +1,4 @@
-"""Files that a command names are offered as inputs on a terminal, or all taken; with --cwd none is needed."""
+"""Files that a command names are offered as inputs in a terminal, or all included; with --cwd none is needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def submitted_inputs(fake: FakeMaster) -> set[str]:
 
 
 def at_a_terminal(fake: FakeMaster, answers: str, *words: str) -> str:
-    """What a user sees who types these answers."""
+    """Return the terminal's output for a user who types these answers."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*starting("loopline"), "submit", *words],
@@ -53,7 +53,7 @@ def at_a_terminal(fake: FakeMaster, answers: str, *words: str) -> str:
     return seen.decode()
 
 
-def test_what_is_accepted_becomes_an_input(fake: FakeMaster) -> None:
+def test_accepted_file_becomes_an_input(fake: FakeMaster) -> None:
     seen = at_a_terminal(fake, "\nn\n", *COMMAND)
     assert "add pi.py as an input? [Y/n]" in seen
     assert "add src/data.csv as an input? [Y/n]" in seen
@@ -62,25 +62,25 @@ def test_what_is_accepted_becomes_an_input(fake: FakeMaster) -> None:
     assert "warning: pi.py" not in seen
 
 
-def test_an_answer_that_never_comes_is_no(fake: FakeMaster) -> None:
+def test_missing_answer_counts_as_no(fake: FakeMaster) -> None:
     at_a_terminal(fake, "\x04\x04", *COMMAND)
     assert submitted_inputs(fake) == set()
 
 
-def test_nobody_is_asked_before_a_dry_run_or_by_a_program(fake: FakeMaster) -> None:
+def test_dry_run_and_json_do_not_prompt(fake: FakeMaster) -> None:
     for option in ("--dry-run", "--json"):
         seen = at_a_terminal(fake, "", option, *COMMAND)
         assert "[Y/n]" not in seen
         assert "add --input pi.py" in " ".join(seen.split())
 
 
-def test_auto_takes_them_all(fake: FakeMaster, run: Run) -> None:
+def test_auto_includes_all_files(fake: FakeMaster, run: Run) -> None:
     ran = run("submit", "--input", "auto", *COMMAND)
     assert (ran.code, ran.err) == (0, "")
     assert submitted_inputs(fake) == {"pi.py", "src/data.csv"}
 
 
-def test_with_cwd_they_are_there(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+def test_cwd_needs_no_inputs(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     fake.on("GET /workers", page(worker("ant", folders=(str(tmp_path.parent),))))
     ran = run("submit", "--cwd", *COMMAND)
     assert (ran.code, ran.err) == (0, "")
@@ -88,9 +88,7 @@ def test_with_cwd_they_are_there(fake: FakeMaster, run: Run, tmp_path: Path) -> 
     assert seen.body["requires"] == {"folder": str(tmp_path)}
 
 
-def test_a_folder_that_no_worker_shares_is_refused_with_the_reason(
-    fake: FakeMaster, run: Run, tmp_path: Path
-) -> None:
+def test_folder_that_no_worker_shares_is_refused_with_a_reason(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     fake.on("GET /workers", page(worker("ant"), worker("bee", folders=(f"{tmp_path}-other",))))
     ran = run("submit", "--cwd", *COMMAND)
     assert ran.code == 2

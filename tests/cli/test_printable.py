@@ -1,4 +1,4 @@
-"""What a task writes does nothing to its user's terminal."""
+"""Task output cannot control the user's terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_terminal_gets_colours_and_no_other_control(written: str, shown: str) 
 
 
 @pytest.mark.parametrize(("written", "shown"), SHOWN)
-def test_it_does_not_matter_where_pieces_end(written: str, shown: str) -> None:
+def test_control_sequences_are_removed_across_pieces(written: str, shown: str) -> None:
     output, content = Printable(), written.encode()
     pieces = [output.add(content[at : at + 1]) for at in range(len(content))]
     assert b"".join([*pieces, output.end()]).decode() == shown

@@ -1,4 +1,4 @@
-"""Sweeps as the README, docs/ and --help print them: each gives the reader's own program to its tasks as an input."""
+"""Sweeps printed in the README, docs/ and --help: each includes the reader's own program as an input."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def files_of_the_reader(nobodys_computer: None, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("page", "options", "command"), LINES, ids=lambda part: part if isinstance(part, str) else " ".join(part)
 )
-def test_the_readers_program_is_an_input(
+def test_program_of_the_reader_is_an_input(
     fake: FakeMaster, run: Run, page: str, options: list[str], command: list[str]
 ) -> None:
     fake.on("POST /jobs/preview", ok(Preview(task_count=1, size=None, tasks=[], expected=None, warnings=[])))
@@ -63,7 +63,7 @@ def test_the_readers_program_is_an_input(
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_the_first_sweep_of_the_readme_is_among_them() -> None:
+def test_first_sweep_of_the_readme_is_checked() -> None:
     first = next(options for page, options, _ in LINES if page == "README.md")
     assert ("--param", "seed=1..100") in pairwise(first)
     assert ("--input", "pi.py") in pairwise(first)

@@ -10,7 +10,7 @@ REPORT = PruneReport(
 )  # fmt: skip
 
 
-def test_it_shows_what_it_would_remove(fake: FakeMaster, run: Run) -> None:
+def test_prune_shows_files_to_remove(fake: FakeMaster, run: Run) -> None:
     fake.on("POST /prune", ok(REPORT))
     ran = run("prune", "--older-than", "30d")
     assert fake.asked("POST /prune")[0].body == {"older_than_s": 30 * 86400, "delete": False}
@@ -20,7 +20,7 @@ def test_it_shows_what_it_would_remove(fake: FakeMaster, run: Run) -> None:
     assert "nothing has been removed: add --delete to remove them" in ran.out
 
 
-def test_it_removes_when_told_to(fake: FakeMaster, run: Run) -> None:
+def test_prune_removes_files_with_delete(fake: FakeMaster, run: Run) -> None:
     fake.on("POST /prune", ok(REPORT.model_copy(update={"deleted": True})))
     ran = run("prune", "--delete")
     assert fake.asked("POST /prune")[0].body == {"older_than_s": None, "delete": True}

@@ -1,4 +1,4 @@
-"""``loopline replay`` in real processes: what the log proves, and what would have been."""
+"""``loopline replay`` in real processes: verification of rows, and what-if runs."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def loopline(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.campaign
-def test_another_policy(grid: Path) -> None:
+def test_replay_with_another_policy(grid: Path) -> None:
     done = loopline(grid, "--policy", "first-come", "--order", "none", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
@@ -57,7 +57,7 @@ def test_another_policy(grid: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_one_job_more(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_with_one_more_job(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "job.json").write_text('{"name": "new", "command": ["x"], "size": 60}')
     done = loopline(grid, "--what-if-submit", tmp_path / "job.json", "--seeds", 3)
     assert (done.returncode, done.stderr) == (0, "")
@@ -67,7 +67,9 @@ def test_one_job_more(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.campaign
-def test_the_log_itself_and_a_log_from_a_file(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_can_be_written_and_read_from_a_file(
+    grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written = loopline(grid, "--events")
     assert all(json.loads(line)["events"] for line in written.stdout.splitlines())
     (tmp_path / "log").write_text(written.stdout)
@@ -80,16 +82,16 @@ def test_the_log_itself_and_a_log_from_a_file(grid: Path, tmp_path: Path, capsys
     assert "breaks off in line" in capsys.readouterr().err
 
 
-def test_the_log_is_written_or_asked_what_if_not_both() -> None:
+def test_writing_the_log_excludes_what_if_options() -> None:
     with pytest.raises(LooplineError, match="--events writes the log as it is"):
         replay("grid.db", events=True, policy="first-come")
 
 
-def test_rows_are_compared_as_ever(grid: Path) -> None:
+def test_rows_are_compared_with_the_log(grid: Path) -> None:
     assert loopline(grid).stdout == "log and rows agree\n"
 
 
-def test_an_unknown_policy_names_its_nearest(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_for_an_unknown_policy_suggests_a_similar_one(grid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = loopline(grid, "--policy", "first-com")
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean first-come?" in done.stderr
@@ -97,7 +99,7 @@ def test_an_unknown_policy_names_its_nearest(grid: Path, capsys: pytest.CaptureF
     assert "there is no order 'held'" in capsys.readouterr().err
 
 
-def test_a_database_that_cannot_be_read_or_is_empty(tmp_path: Path) -> None:
+def test_unreadable_and_empty_databases_are_errors(tmp_path: Path) -> None:
     done = loopline(tmp_path / "none.db", "--policy", "first-come")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no database" in done.stderr

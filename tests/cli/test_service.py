@@ -1,4 +1,4 @@
-"""``loopline service``: what is written and run, checked by the tools that will read it."""
+"""``loopline service``: files and commands, checked by the tools that read them."""
 
 import configparser
 import plistlib
@@ -33,14 +33,14 @@ def written(plan: plans.Plan) -> list[str]:
 
 @needs_systemd
 @pytest.mark.parametrize("kind", ["system", "user", "master of the system", "master of a user"])
-def test_systemd_finds_nothing_wrong_with_its_units(tmp_path: Path, kind: str) -> None:
+def test_systemd_accepts_the_units(tmp_path: Path, kind: str) -> None:
     plan = {
         "system": lambda: plans.for_system_with_users(COMMAND, ["/usr/bin/python3"], 2, tmp_path),
         "user": lambda: plans.for_user(COMMAND, tmp_path, "ann"),
         "master of the system": lambda: master_plans.master_for_system(COMMAND, etc=tmp_path),
         "master of a user": lambda: master_plans.master_for_user(COMMAND, tmp_path, "ann"),
     }[kind]()
-    # a user's manager cannot be asked where there is none: the same unit files are read by the system's rules
+    # without a user manager, the same unit files are checked by the rules of the system manager
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *written(plan)]
     verified = subprocess.run(command, capture_output=True, text=True, check=False)
     ours = [line for line in verified.stderr.splitlines() if str(tmp_path) in line or "loopline" in line]
@@ -49,7 +49,7 @@ def test_systemd_finds_nothing_wrong_with_its_units(tmp_path: Path, kind: str) -
 
 
 @needs_systemd
-def test_systemd_does_find_mistakes(tmp_path: Path) -> None:
+def test_systemd_detects_errors_in_units(tmp_path: Path) -> None:
     plan = plans.for_user(["/no/such/program"], tmp_path, "ann")
     verified = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *written(plan)], capture_output=True, text=True, check=False
@@ -57,7 +57,7 @@ def test_systemd_does_find_mistakes(tmp_path: Path) -> None:
     assert "/no/such/program" in verified.stderr
 
 
-def test_units_contain_what_protects_the_owner() -> None:
+def test_units_contain_settings_that_protect_the_owner() -> None:
     unit = plans.for_user(COMMAND, Path("config"), "ann").files[Path("config/systemd/user") / plans.UNIT].decode()
     for line in ("Delegate=yes", "Slice=loopline.slice", "KillMode=mixed", "OOMScoreAdjust=500", "Nice=10"):
         assert f"\n{line}\n" in unit
@@ -76,11 +76,11 @@ def test_master_of_the_system_is_hardened_and_that_of_a_user_starts_without_name
 
 
 def test_the_agent_has_a_normal_weight() -> None:
-    """With a small one it would freeze tasks late; only their own group is idle (test_control_groups.py)."""
+    """With a small weight it would freeze tasks late; only the tasks' group is idle (test_control_groups.py)."""
     plan = plans.for_user(COMMAND, Path("config"), "ann")
     slice_, unit = (plan.files[Path("config/systemd/user") / name].decode() for name in (plans.SLICE, plans.UNIT))
     assert [line for line in slice_.splitlines() if line.startswith("CPUWeight")] == ["CPUWeight=100"]
-    assert "CPUQuota" not in slice_ + unit, "tasks may have all that is left over"
+    assert "CPUQuota" not in slice_ + unit, "tasks may use all spare CPU time"
 
 
 def test_launchd_reads_its_property_list() -> None:
@@ -110,11 +110,11 @@ def test_windows_reads_its_task() -> None:
     assert said("Actions/Exec/Arguments") == r'-P -m loopline worker --data-dir "D:\a & b"'
     assert said("Principals/Principal/UserId") == r"LAB\ann"
     assert said("Settings/ExecutionTimeLimit") == "PT0S"
-    assert content[:2] in (b"\xff\xfe", b"\xfe\xff")  # what its declaration says
+    assert content[:2] in (b"\xff\xfe", b"\xfe\xff")  # matches the declared encoding
 
 
 @linux_only
-def test_it_is_shown_without_being_done(run: Run, tmp_path: Path) -> None:
+def test_print_shows_the_files_without_changes(run: Run, tmp_path: Path) -> None:
     ran = run("service", "install", "--print", "--", "--slots", "2")
     assert ran.code == Exit.OK
     command = Path(sys.executable).with_name("loopline")
@@ -133,7 +133,7 @@ def test_it_is_shown_without_being_done(run: Run, tmp_path: Path) -> None:
         (["--print", "--", "--master", "http://lab-pc:7461"], "worker --master http://lab-pc:7461"),
     ],
 )
-def test_a_master_is_told_from_the_address_of_one(run: Run, words: list[str], runs: str) -> None:
+def test_role_of_a_master_differs_from_its_address_option(run: Run, words: list[str], runs: str) -> None:
     ran = run("service", "install", *words)
     assert f"loopline {runs}\n" in ran.out, ran.err
 
@@ -145,7 +145,7 @@ def test_an_address_that_no_service_has_is_refused(run: Run) -> None:
 
 
 @linux_only
-def test_without_systemd_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_systemd_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(install, "SYSTEMD_RUNS", tmp_path / "nowhere")
     ran = run("service", "install")
     assert ran.code == Exit.FAILED
@@ -174,7 +174,7 @@ def test_a_service_of_the_system_has_a_user_for_each_slot() -> None:
 
 
 @linux_only
-def test_a_service_with_more_power_trusts_what_root_alone_may_change(tmp_path: Path) -> None:
+def test_privileged_service_uses_only_files_writable_by_root(tmp_path: Path) -> None:
     trusted.check(Path("/bin/sh"))
     program = tmp_path / "program"
     program.touch()
@@ -212,7 +212,7 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 
 
 @linux_only
-def test_a_whole_life(run: Run, commands: list[list[str]]) -> None:
+def test_service_is_installed_started_stopped_and_removed(run: Run, commands: list[list[str]]) -> None:
     assert run("service", "status", "--json").document["installed"] is False
     assert run("service", "install", "--json").document["running"] is True
     assert ["systemctl", "--user", "enable", plans.UNIT] in commands
@@ -234,7 +234,7 @@ def test_without_a_console_script_the_service_starts_the_public_module(
 
 @linux_only
 def test_the_service_command_is_a_worker() -> None:
-    """The command of the unit runs from any folder."""
+    """The command of the unit must run from any folder."""
     command = install._command(["--help"])
     helped = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     assert (helped.returncode, "--slots" in helped.stdout) == (0, True), helped.stderr
@@ -272,7 +272,7 @@ def test_service_of_the_loopline_command_is_recognised(tmp_path: Path, command: 
     assert installed.find(plan.files) == installed.Installed(("--slots", "2"))
 
 
-def test_a_service_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
+def test_service_of_another_program_is_not_ours(tmp_path: Path) -> None:
     plan = plans.for_user(["/usr/bin/sleep", "1"], tmp_path, "ann")
     written(plan)
     assert installed.find(plan.files) is None
@@ -284,5 +284,5 @@ def test_installing_over_a_service_replaces_it(run: Run, commands: list[list[str
     written(plan)
     run("service", "install", "--", "--slots", "2")
     stop, start = (commands.index(["systemctl", "--user", *words, plans.UNIT]) for words in STOP_AND_START)
-    assert stop < start, "what the old files started is stopped first"
+    assert stop < start, "the old service is stopped first"
     assert " worker --slots 2\n" in (tmp_path / "config/systemd/user" / plans.UNIT).read_text()

@@ -1,4 +1,4 @@
-"""Which master, and as whom: where a client looks, and in which order."""
+"""Sources of a client's master address and token, and their order."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ def write(file: Path, text: str) -> Path:
     return file
 
 
-def test_without_anything_it_is_the_master_of_this_computer() -> None:
+def test_default_is_the_master_of_this_computer() -> None:
     settings = ClientSettings.load()
     assert settings.master == DEFAULT_URL
     assert settings.find_token() is None
 
 
-def test_flag_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flag_overrides_environment_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "loopline.toml", '[client]\nmaster = "http://file:1"\ntoken = "of file"\n')
     assert ClientSettings.load().master == "http://file:1"
     assert ClientSettings.load().find_token() == "of file"
@@ -42,50 +42,50 @@ def test_flag_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.Mon
         (" [::1]:7461 ", "http://[::1]:7461"),
     ],
 )
-def test_addresses(given: str, address: str) -> None:
+def test_addresses_are_normalized(given: str, address: str) -> None:
     assert ClientSettings.load(master=given).master == address
 
 
 @pytest.mark.parametrize("given", ["", "ftp://lab-pc", "http://", "http://[::1"])
-def test_what_is_no_address(given: str) -> None:
+def test_invalid_address_is_refused(given: str) -> None:
     with pytest.raises(LooplineError, match="--master"):
         ClientSettings.load(master=given)
 
 
-def test_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_TOKEN_FILE", str(write(tmp_path / "token", "secret\n")))
     assert ClientSettings.load().find_token() == "secret"
     monkeypatch.setenv("LOOPLINE_TOKEN", "nearer")
     assert ClientSettings.load().find_token() == "nearer"
 
 
-def test_a_token_file_named_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_token_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_TOKEN_FILE", str(tmp_path / "none"))
     with pytest.raises(LooplineError, match="none") as raised:
         ClientSettings.load().find_token()
     assert raised.value.status == 401
 
 
-def test_the_token_that_a_master_of_the_same_user_left(tmp_path: Path) -> None:
+def test_token_of_a_local_master_is_found(tmp_path: Path) -> None:
     write(tmp_path / "data" / "loopline" / "master" / "tokens" / "admin", "admin's\n")
     assert ClientSettings.load().find_token() == "admin's"
     assert ClientSettings.load(master="http://localhost:9").find_token() == "admin's"
 
 
-def test_the_token_of_this_computer_goes_to_no_other(tmp_path: Path) -> None:
+def test_token_of_this_computer_is_sent_to_no_other(tmp_path: Path) -> None:
     write(tmp_path / "data" / "loopline" / "master" / "tokens" / "admin", "admin's\n")
     for other in ("http://10.0.0.1:7461", "http://lab-pc:7461", "https://localhost.example.org"):
         assert ClientSettings.load(master=other).find_token() is None
 
 
 @pytest.mark.parametrize("place", ["tokens/admin", "master/tokens/admin"])
-def test_a_data_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_token_is_found_in_a_custom_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("LOOPLINE_DATA_DIR", str(tmp_path / "own"))
     write(tmp_path / "own" / place, "own\n")
     assert ClientSettings.load().find_token() == "own"
 
 
-def test_a_mistyped_setting_is_told(tmp_path: Path) -> None:
+def test_error_for_a_mistyped_setting_suggests_the_right_one(tmp_path: Path) -> None:
     write(tmp_path / "loopline.toml", '[client]\nmastre = "http://file:1"\n')
     with pytest.raises(LooplineError) as raised:
         ClientSettings.load()

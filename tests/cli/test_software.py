@@ -1,4 +1,4 @@
-"""Software of a job from the command line, a file and Python: what goes to the master, and what is refused."""
+"""Software of a job from the command line, a file and Python: the submitted form, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_list_is_a_file_lines_or_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["-r base.txt", "-e .", "./mine.whl", "/opt/x.whl", "-c limits.txt"])
-def test_what_workers_do_not_have_is_pointed_at(tmp_path: Path, line: str) -> None:
+def test_requirement_line_that_workers_cannot_resolve_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "r.txt").write_text(f"numpy\n{line}\n")
     with pytest.raises(LooplineError, match=r"r.txt:2: workers do not have what this line names"):
         content_of(tmp_path / "r.txt")
@@ -32,7 +32,7 @@ def test_an_empty_list_is_refused() -> None:
         content_of(["", "# nothing", "--pre"])
 
 
-def test_the_command_line_takes_the_place_of_a_files_software(tmp_path: Path) -> None:
+def test_command_line_replaces_the_software_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("command: x\nrequirements: [numpy]\n")
     of_file = software.read(SoftwareOptions(), read(tmp_path / "job.yaml"))
     assert of_file.packages == b"numpy\n"

@@ -13,7 +13,7 @@ from tests.cli.views import job
 
 
 def shell(fake: FakeMaster, redirected: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the terminal in a shell, which redirects its streams."""
+    """Run a command in a shell that redirects its streams."""
     command = f'"$0" -m loopline {redirected}'
     variables = {**os.environ, "LOOPLINE_MASTER": fake.url, **environment}
     root = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def shell(fake: FakeMaster, redirected: str, **environment: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("closed", ["jobs >&-", "jobs --json >&-", "logs 7.1 >&-", "jobs <&- >&- 2>&-"])
-def test_a_command_does_without_a_closed_stream(fake: FakeMaster, closed: str) -> None:
+def test_command_works_with_a_closed_stream(fake: FakeMaster, closed: str) -> None:
     fake.on("GET /jobs", page(job()))
     fake.on("GET /jobs/7/tasks/1/stdout", ok(b"much\n"))
     ran = shell(fake, closed)
@@ -32,7 +32,7 @@ def test_a_command_does_without_a_closed_stream(fake: FakeMaster, closed: str) -
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device stands for a full disk")
 @pytest.mark.parametrize("line", ["jobs", "jobs --json", "logs 7.1"])
-def test_an_answer_for_which_the_disk_has_no_room_is_an_error(fake: FakeMaster, line: str) -> None:
+def test_output_to_a_full_disk_is_an_error(fake: FakeMaster, line: str) -> None:
     fake.on("GET /jobs", page(job()))
     fake.on("GET /jobs/7/tasks/1/stdout", ok(b"much\n"))
     ran = shell(fake, f"{line} >/dev/full")
@@ -42,7 +42,7 @@ def test_an_answer_for_which_the_disk_has_no_room_is_an_error(fake: FakeMaster, 
     assert "Exception" not in ran.stderr
 
 
-def test_a_terminal_without_a_letter_is_told_its_number(fake: FakeMaster) -> None:
+def test_unencodable_letter_is_printed_as_an_escape(fake: FakeMaster) -> None:
     fake.on("GET /jobs", page(job(name="für")))
     ran = shell(fake, "jobs", PYTHONIOENCODING="ascii")
     assert ran.returncode == 0, ran.stderr

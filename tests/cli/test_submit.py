@@ -1,4 +1,4 @@
-"""From a command line to the job that reaches the master."""
+"""From a command line to the job sent to the master."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,9 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("words", "document"), CASES)
-def test_a_command_line_is_a_job(fake: FakeMaster, run: Run, words: list[str], document: dict[str, Any]) -> None:
+def test_command_line_is_converted_to_a_job(
+    fake: FakeMaster, run: Run, words: list[str], document: dict[str, Any]
+) -> None:
     fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
     ran = run("submit", *words)
     assert (ran.code, ran.out) == (0, "job 1 submitted: 1 task\n"), ran.err
@@ -88,7 +90,7 @@ def test_the_receipt_says_when_and_where_a_gang_starts(
         (["--", "--json"], ["--json"]),
     ],
 )
-def test_options_behind_the_commands_first_word_are_its_own(
+def test_options_after_the_commands_first_word_belong_to_it(
     fake: FakeMaster, run: Run, words: list[str], command: list[str]
 ) -> None:
     fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))

@@ -1,4 +1,4 @@
-"""Sweeps on the command line: where rows come from, how they go together, how they reach the master."""
+"""Sweeps on the command line: sources of rows, their combination, and their way to the master."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def files(tmp_path: Path, nobodys_computer: None) -> None:
 
 
 def submitted(fake: FakeMaster, run: Run, *words: str) -> Any:
-    """The parameters that reached the master."""
+    """Return the parameters sent to the master."""
     fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
     ran = run("submit", *words, "--", "t")
     assert ran.code == 0, ran.err
@@ -120,15 +120,13 @@ def submitted(fake: FakeMaster, run: Run, *words: str) -> Any:
 @pytest.mark.parametrize(
     ("words", "rows"), SWEEPS, ids=lambda value: " ".join(value) if value and value[0] is str else None
 )
-def test_few_rows_go_along_with_their_job(fake: FakeMaster, run: Run, words: list[str], rows: list[Any]) -> None:
+def test_few_rows_are_sent_with_their_job(fake: FakeMaster, run: Run, words: list[str], rows: list[Any]) -> None:
     assert submitted(fake, run, *words) == {"rows": rows}
     assert len(fake.seen) == 1
 
 
 @pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_what_is_wrong_is_said_before_anything_is_sent(
-    fake: FakeMaster, run: Run, words: list[str], message: str
-) -> None:
+def test_errors_are_reported_before_any_request(fake: FakeMaster, run: Run, words: list[str], message: str) -> None:
     ran = run("submit", *words, "--", "t")
     assert ran.code == 2
     assert message in ran.err
@@ -143,7 +141,7 @@ def test_what_is_wrong_is_said_before_anything_is_sent(
         ("--jsonl", '{"a": 1}\n', [{"a": 1}]),
     ],
 )
-def test_rows_come_from_stdin_too(
+def test_rows_can_be_read_from_stdin(
     fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch, option: str, text: str, rows: list[Any]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -161,12 +159,10 @@ def test_many_rows_are_uploaded_first(
     fake.on(f"PUT /files/{sha256}", ok(b"", 204))
     assert submitted(fake, run, "--each-line", "lines") == {"file": f"sha256:{sha256}", "count": 3}
     assert fake.asked(f"PUT /files/{sha256}")[-1].body == content
-    assert fake.seen[-1].what == "POST /jobs", "the file comes before the job that names it"
+    assert fake.seen[-1].what == "POST /jobs", "the file is uploaded before the job that names it"
 
 
-def test_a_dry_run_sends_no_rows_and_shows_them_all_the_same(
-    fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dry_run_shows_rows_without_sending_them(fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loopline_rows, "MOST_INLINE", 2)
     fake.on("POST /jobs/preview", ok(Preview(task_count=3, size=None, tasks=[], warnings=["it is late"])))
     ran = run("submit", "--each-line", "lines", "--dry-run", "--", "show", "{line}", "{lien}")
@@ -183,7 +179,7 @@ def test_a_dry_run_sends_no_rows_and_shows_them_all_the_same(
     ]
 
 
-def test_what_the_master_previews_is_shown(fake: FakeMaster, run: Run) -> None:
+def test_preview_of_the_master_is_shown(fake: FakeMaster, run: Run) -> None:
     tasks = [{"number": n, "command": ["t", str(n)], "parameters": {"i": n}} for n in (1, 2)]
     seen = {"task_count": 1_000_000, "size": 7200, "tasks": tasks, "expected": {"p50_s": 600, "p90_s": 5400}}
     fake.on("POST /jobs/preview", ok(seen))
@@ -202,7 +198,7 @@ def test_what_the_master_previews_is_shown(fake: FakeMaster, run: Run) -> None:
     assert fake.seen[0].body["parameters"] == {"index": {"range": [1, 1_000_000]}}
 
 
-def test_what_the_master_says_of_a_row_is_passed_on(fake: FakeMaster, run: Run) -> None:
+def test_masters_error_about_a_row_is_shown(fake: FakeMaster, run: Run) -> None:
     fake.on("POST /jobs", refuse(422, "bad_row", "line 2 of the row file: no"))
     ran = run("submit", "--each-line", "lines", "--", "t", "{line}")
     assert (ran.code, "line 2 of the row file" in ran.err) == (2, True)
@@ -218,7 +214,7 @@ def test_what_the_master_says_of_a_row_is_passed_on(fake: FakeMaster, run: Run) 
         max_size=5,
     )
 )
-def test_a_command_gets_what_a_cell_says_character_for_character(
+def test_command_gets_the_exact_text_of_a_cell(
     rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "t.csv"
@@ -232,8 +228,8 @@ def test_a_command_gets_what_a_cell_says_character_for_character(
     ]
 
 
-def test_a_file_of_rows_is_read_once_and_row_by_row(tmp_path: Path) -> None:
-    """The first rows are there before the mistake at the end is found."""
+def test_row_file_is_read_once_and_row_by_row(tmp_path: Path) -> None:
+    """The first rows are yielded before the error at the end is found."""
     (tmp_path / "late.jsonl").write_text("".join(json.dumps({"a": n}) + "\n" for n in range(5)) + "no\n")
     made = sources.rows(SweepOptions(jsonl=tmp_path / "late.jsonl", param=("b=1,2",)))
     assert [next(made) for _ in range(10)] == [{"a": n, "b": b} for n in range(5) for b in (1, 2)]

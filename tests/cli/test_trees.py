@@ -1,4 +1,4 @@
-"""What --input means: files and folders of this computer, and nothing that a link leads out to."""
+"""--input: files and folders of this computer, excluding targets of links that leave them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["../{here}/model.bin"], ["model.bin"]),
     ],
 )
-def test_names(wanted: list[str], names: list[str], tmp_path: Path) -> None:
+def test_inputs_get_their_names(wanted: list[str], names: list[str], tmp_path: Path) -> None:
     assert sorted(find(word.replace("{here}", tmp_path.name) for word in wanted)) == names
 
 
-def test_this_folder_is_taken_for_the_scratch_folder(data: Path) -> None:
+def test_current_folder_maps_to_the_scratch_folder(data: Path) -> None:
     os.chdir(data)
     assert sorted(find(["."])) == [".hidden/config", "sub/y.csv", "x.csv"]
 
@@ -52,18 +52,18 @@ def test_paths_in_a_job_file_start_at_its_folder(data: Path) -> None:
     assert find(["x.csv"], base=data)["x.csv"].path == data / "x.csv"
 
 
-def test_what_can_be_executed_stays_so(data: Path) -> None:
+def test_executable_bit_is_kept(data: Path) -> None:
     (data / "x.csv").chmod(0o755)
     found = find(["data"])
     assert (found["data/x.csv"].executable, found["data/sub/y.csv"].executable) == (True, False)
     assert found["data/x.csv"].size_bytes == len("data/x.csv")
 
 
-def test_links_within_are_followed(data: Path) -> None:
+def test_links_within_a_folder_are_followed(data: Path) -> None:
     (data / "link.csv").symlink_to("sub/y.csv")
     assert find(["data"])["data/link.csv"].size_bytes == len("data/sub/y.csv")
     (data.parent / "named").symlink_to("data/x.csv")
-    assert find(["named"])["named"].size_bytes == len("data/x.csv")  # what a user names is meant
+    assert find(["named"])["named"].size_bytes == len("data/x.csv")  # a link named by the user is followed
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_links_within_are_followed(data: Path) -> None:
         ("nowhere", "leads nowhere"),
     ],
 )
-def test_links_that_lead_elsewhere_are_refused(data: Path, target: str, reason: str) -> None:
+def test_links_that_leave_the_folder_are_refused(data: Path, target: str, reason: str) -> None:
     (data / "link").symlink_to(target)
     with pytest.raises(LooplineError, match=reason) as refused:
         find(["data"])
@@ -85,7 +85,7 @@ def test_links_that_lead_elsewhere_are_refused(data: Path, target: str, reason: 
     assert refused.value.hint
 
 
-def test_what_cannot_be_an_input(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_input_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(data.parent / "pipe")
     (data.parent / "empty").mkdir()
     for wanted, reason in (

@@ -21,33 +21,33 @@ UNQUOTED = st.text(st.characters(exclude_characters=",\"'", categories=("L", "N"
 
 
 @given(WHOLE, WHOLE, st.none() | WHOLE)
-def test_a_range_reads_back(first: int, last: int, step: int | None) -> None:
+def test_range_is_parsed(first: int, last: int, step: int | None) -> None:
     tail = "" if step is None else f":{step}"
     name, read = values.parameter(f"seed={first}..{last}{tail}")
     assert (name, read) == ("seed", {"range": [first, last] + ([] if step is None else [step])})
 
 
 @given(st.lists(WHOLE | st.floats(allow_nan=False, allow_infinity=False), min_size=1))
-def test_numbers_become_the_same_numbers(numbers: list[float]) -> None:
+def test_numbers_keep_their_value(numbers: list[float]) -> None:
     _, read = values.parameter("x=" + ",".join(map(repr, numbers)))
     assert read == numbers
     assert [type(number) for number in read] == [type(number) for number in numbers]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters='"')), min_size=1))
-def test_quoted_text_stays_as_it_is(texts: list[str]) -> None:
+def test_quoted_text_is_not_converted(texts: list[str]) -> None:
     _, read = values.parameter("x=" + ",".join(f'"{text}"' for text in texts))
     assert read == texts
 
 
 @given(UNQUOTED)
-def test_a_scalar_is_a_json_number_or_the_text_itself(text: str) -> None:
+def test_scalar_is_a_json_number_or_text(text: str) -> None:
     read = values.scalar(text)
     assert read == (text if isinstance(read, str) else json.loads(text))
 
 
 @given(NAMES, st.lists(UNQUOTED, min_size=1, max_size=5))
-def test_what_is_read_makes_a_job(name: str, texts: list[str]) -> None:
+def test_parsed_parameters_are_valid_in_a_job(name: str, texts: list[str]) -> None:
     with suppress(ValueError):
         key, read = values.parameter(f"{name}=" + ",".join(texts))
         if isinstance(read, list):
@@ -76,7 +76,7 @@ def test_what_is_read_makes_a_job(name: str, texts: list[str]) -> None:
         ("x=1../in,2..", ["1../in", "2.."]),
     ],
 )
-def test_parameters(text: str, read: object) -> None:
+def test_parameters_are_parsed(text: str, read: object) -> None:
     assert values.parameter(text) == ("x", read)
 
 
@@ -87,12 +87,12 @@ def test_parameters(text: str, read: object) -> None:
         *("x=0.1..0.5", "x=1..1O", "x=1..l0:2", "x=0.5..0.1:0.1", "x=0..1:0.0", "x=0..1:1e-9"),
     ],
 )
-def test_what_is_no_parameter(text: str) -> None:
+def test_invalid_parameter_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=EXPECTATION):
         values.parameter(text)
 
 
-def test_shares() -> None:
+def test_shares_are_parsed() -> None:
     assert [values.count_or_share(text) for text in ("5", "10%", "0.5%")] == [5, "10%", "0.5%"]
     for wrong in ("", "0", "-1", "%", "0%", "101%", "five", "5 %", "²"):
         with pytest.raises(ValueError, match="a number of tasks"):
@@ -104,7 +104,7 @@ def test_the_limit_of_a_slurm_array_is_explained() -> None:
         values.array("1-10%2")
 
 
-def test_arrays() -> None:
+def test_arrays_are_parsed() -> None:
     assert values.array("1-1000") == {"range": [1, 1000]}
     assert values.array("1-1000:2") == {"range": [1, 1000, 2]}
     assert values.array("1,3,7-9,8,20-24:2") == [1, 3, 7, 8, 9, 20, 22, 24]
@@ -122,7 +122,7 @@ def test_arrays() -> None:
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5 h", 5400), ("2d", 172800), ("250ms", 0.25)],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert values.duration(text) == seconds
 
 
@@ -136,7 +136,7 @@ def test_since_is_a_duration_ago_or_a_time_with_its_zone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "10x", "1h30", "-5s", "10 m ago", "1e3", "inf"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as"):
         values.duration(text)
 
@@ -152,7 +152,7 @@ def test_what_is_no_duration(text: str) -> None:
         ("1 tib", 2**40),
     ],
 )
-def test_memory(text: str, amount: int) -> None:
+def test_memory_is_parsed(text: str, amount: int) -> None:
     assert values.memory(text) == amount
 
 
@@ -163,7 +163,7 @@ def test_parsers_refuse_with_a_value_error_and_nothing_else(text: str) -> None:
             parse(text)
 
 
-def test_who_is_to_be_told() -> None:
+def test_notification_targets_are_parsed() -> None:
     assert values.notification("https://chat.example.org/hook") == {"webhook": "https://chat.example.org/hook"}
     assert values.notification("command:mail") == {"command": "mail"}
     for wrong in ("", "mail", "command:", "ftp://example.org"):
@@ -171,14 +171,14 @@ def test_who_is_to_be_told() -> None:
             values.notification(wrong)
 
 
-def test_a_word_in_place_of_a_number_is_told_in_plain_words(run: Run, nobodys_computer: None) -> None:
+def test_error_for_a_word_instead_of_a_number_is_plain(run: Run, nobodys_computer: None) -> None:
     ran = run("submit", "--slots", "x", "--dry-run", "--", "true")
     assert ran.code == Exit.USAGE
     assert "Invalid value for --slots: expected a whole number, got 'x'" in ran.err
 
 
 def options_of(command: App, default: Parameter | None) -> Iterator[Argument]:
-    """Options of a command and its subcommands."""
+    """Yield the options of a command and its subcommands."""
     for name in command.resolved_commands():
         if not name.startswith("-"):
             yield from options_of(command[name], default)

@@ -1,4 +1,4 @@
-"""Answers of a master, as tests want them."""
+"""Answers of a master for tests."""
 
 from __future__ import annotations
 

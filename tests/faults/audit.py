@@ -1,8 +1,8 @@
-"""The auditor of a campaign: what holds whatever was done to the grid, seen from outside.
+"""The auditor of a campaign: checks from outside what must hold after any faults.
 
-It asks over REST as a user does, looks at processes and files, and otherwise knows only what the driver was told:
-which jobs were acknowledged and when, and what was seen of them meanwhile. The master's own opinion of the order,
-and the replay of its log, are asked for besides.
+It uses REST like a user, inspects processes and files, and otherwise knows only the driver's records: the jobs
+acknowledged, with times, and their states seen during the campaign. It also runs the master's own audit of the order
+and the replay of its log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAKEN_DOWN = ("its sandbox was killed", "its supervisor was killed")
 
 
 async def audit(campaign: Campaign) -> Findings:
-    """Return what is not as it should be, once all jobs have ended and all daemons are there."""
+    """Return all findings, once all jobs have ended and all daemons are up."""
     client, drawn = campaign.client, campaign.jobs
     views = {view.id: view async for view in client.jobs()}
     attempts = {job.id: [one async for one in client.attempts(job.id)] for job in drawn if job.id in views}
@@ -51,7 +51,7 @@ async def audit(campaign: Campaign) -> Findings:
 
 
 def whole(drawn: Iterable[Drawn], views: Iterable[JobView]) -> Iterator[str]:
-    """Yield jobs that were acknowledged and are gone, and those that are there twice or were never submitted."""
+    """Yield acknowledged jobs that are missing, and jobs that are duplicated or were never submitted."""
     names = Counter(view.name for view in views)
     for job in drawn:
         if names[job.spec.name] != 1:
@@ -63,7 +63,7 @@ def whole(drawn: Iterable[Drawn], views: Iterable[JobView]) -> Iterator[str]:
 def passings(drawn: list[Drawn], views: dict[int, JobView]) -> Iterator[str]:
     """Yield pairs of jobs with sizes that completed out of order: the earlier one is not larger.
 
-    A job without a size may be passed, and may pass what is larger than its tasks have shown, which is not seen here.
+    A job without a size may be passed, and may pass jobs larger than its measured weight, which is unknown here.
     """
     here = [(job, views[job.id]) for job in drawn if job.id in views]
     for place, (second, its) in enumerate(here):
@@ -76,7 +76,7 @@ def passings(drawn: list[Drawn], views: dict[int, JobView]) -> Iterator[str]:
 
 
 def ends(job: Drawn, view: JobView, attempts: list[AttemptView]) -> Iterator[str]:
-    """Yield what is wrong with how a job's tasks ended: each exactly once, by one launch, and none without cause."""
+    """Yield errors in the ends of a job's tasks: each ends once, by one launch, and fails only with a cause."""
     may_fail = taken_down(attempts)
     failed = view.tasks.failed if may_fail else 0
     if view.state not in (JobState.SUCCEEDED, JobState.FAILED if failed else JobState.SUCCEEDED) or (
@@ -106,7 +106,7 @@ def taken_down(attempts: list[AttemptView]) -> set[int]:
 
 
 def contradictions(seen: dict[TaskId, tuple[int, ...]], attempts: dict[int, list[AttemptView]]) -> Iterator[str]:
-    """Yield tasks that were shown as ended by other attempts than those that stand there now."""
+    """Yield tasks that were shown earlier as ended by other attempts than now."""
     for task, numbers in seen.items():
         now = tuple(one.id.number for one in attempts.get(task.job, ()) if one.id.task == task.task and one.accepted)
         if now != numbers:
@@ -135,7 +135,7 @@ async def _outputs(client: AsyncClient, job: Drawn, folder: Path, left_out: set[
 
 
 async def _left_running(campaign: Campaign) -> Findings:
-    """Return the processes of tasks that are still there some seconds after all has ended."""
+    """Return processes of tasks that still run some seconds after all jobs have ended."""
     try:
         await campaign.grid.no_processes(15)
     except AssertionError:

@@ -1,6 +1,6 @@
-"""Bugs that a campaign must catch: each replaces one function of a real daemon, in its own process.
+"""Bugs that a campaign must catch: each replaces one function in the process of a real daemon.
 
-None is planted but by `tests/faults/planted_master` and `planted_worker`, which run a daemon under test.
+Only `tests/faults/planted_master` and `planted_worker`, which run a daemon under test, plant them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ LATE_S = 0.05
 
 
 def plant_as_told() -> None:
-    """Plant the bugs that the environment names, in this process."""
+    """Plant the bugs named in the environment into this process."""
     for name in os.environ[VARIABLE].split(","):
         BUGS[name]()
 
 
 def bug(plant: Callable[[], None]) -> Callable[[], None]:
-    """Enter a bug under its function's name."""
+    """Register a bug under its function's name."""
     BUGS[plant.__name__] = plant
     return plant
 
@@ -57,7 +57,7 @@ def the_hold_is_ignored() -> None:
 
 @bug
 def the_master_speaks_before_it_has_committed() -> None:
-    """A step is on disk a moment after the world has heard of it, and never if the master is killed just then."""
+    """Frames of a step leave a moment before its commit, which is lost if the master is killed in between."""
     from loopline_master.engine import Store
 
     commit, before = Store.commit, list[Awaitable[None]]()
@@ -76,7 +76,7 @@ def the_master_speaks_before_it_has_committed() -> None:
 
 @bug
 def the_walls_have_a_gap() -> None:
-    """Tasks see the folder in which the daemons of this grid keep their files."""
+    """Tasks can see the folder with the files of this grid's daemons."""
     from pathlib import Path
 
     from loopline_worker.launch import sandbox
@@ -134,7 +134,7 @@ def what_the_bucket_did_not_take_counts_as_kept() -> None:
 
 @bug
 def a_peer_lies() -> None:
-    """No bug of ours: others must bear such a worker."""
+    """Not a bug of Loopline: other workers must tolerate such a worker."""
     from benchmarks.light.faulty_worker import lie
 
     lie()
@@ -169,7 +169,7 @@ def a_gang_succeeds_by_its_first_member() -> None:
 
 @bug
 def an_old_master_speaks() -> None:
-    """It does not ask whether another has taken over, before it answers."""
+    """The master does not check whether another one has taken over before it answers."""
     from loopline_master.store.lock import Epoch
 
     Epoch.is_sure = property(lambda self: True)  # type: ignore[assignment,method-assign]

@@ -1,4 +1,4 @@
-"""A master on PostgreSQL, whose server restarts, hangs and cuts connections."""
+"""A master on PostgreSQL, whose server restarts, hangs and drops connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.live import test_postgres
 from tests.store.postgres import Server, restartable_postgres
 
 SERVERS: dict[int, Server] = {}
-"""By the seed of the campaign that runs on it."""
+"""The servers, by the seed of their campaign."""
 
 
 async def restart_server(campaign: Campaign, _: str) -> None:
@@ -31,7 +31,7 @@ async def cut_connections(campaign: Campaign, _: str) -> None:
 
 @asynccontextmanager
 async def on_postgres(campaign: Campaign) -> AsyncIterator[None]:
-    """Start a server, for this campaign alone."""
+    """Start a server for this campaign only."""
     with restartable_postgres() as server:
         await asyncio.to_thread(server.start)
         SERVERS[campaign.seed] = server

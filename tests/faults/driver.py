@@ -1,7 +1,7 @@
-"""A campaign: a real grid at work, to which faults are done by a seed, and the audit when everything has ended.
+"""A campaign: a real grid under load, faults injected by a seed, and an audit when all jobs have ended.
 
-The seed draws jobs, faults and victims. What coincides with what is the computer's doing, so that a seed that found
-something finds it often, but not each time.
+The seed determines jobs, faults and victims. Their timing depends on the computer, so a seed that found an error
+reproduces it often, but not always.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tests.live.proxy import Proxy
 
 WORKERS = ("ant", "bee", "cat")
 LIMIT_S = 120.0
-"""All must have ended so long after the last fault."""
+"""Seconds after the last fault within which all jobs must end."""
 PATIENCE_S = 90.0
 TURNS = 4
-"""So often a fault is drawn for each one that is wanted: some can do nothing just then."""
+"""Tries to inject a fault per fault wanted: some faults are not possible at a given moment."""
 MASTER = (
-    *("--lease-s", "2"),  # leases end within the run: attempts lost and adopted again are among the faults
+    *("--lease-s", "2"),  # leases end within the run, so that attempts are lost and adopted
     *("--report-every-s", "0.5", "--stall-after-s", "3600", "--overdrawn-after", "0"),
 )
-"""No job is exempt from the order, so every passing is a fault."""
+"""No job is exempt from the order, so every passing is an error."""
 
 
 class StrangeGrid(Grid):
-    """A grid some of whose daemons have bugs planted in them; the others are as released."""
+    """A grid in which some daemons have planted bugs."""
 
     def __init__(self, folder: Path, bug: str, strange: dict[str, str]) -> None:
-        """``bug``: of all; ``strange``: of some, by their names."""
+        """``bug``: planted in all daemons; ``strange``: bugs of single daemons, by name."""
         super().__init__(folder)
         self._bug, self._strange = bug, strange
 
@@ -55,31 +55,31 @@ class StrangeGrid(Grid):
 
 @dataclass(frozen=True)
 class Fault:
-    """A deed, and whom it is done to: "master", one of the workers, or what a feature brings along."""
+    """An action and its target: "master", one of the workers, or a part of a feature."""
 
     name: str
-    act: Callable[[Campaign, str], Awaitable[bool | None]]  # False: it could not be done just now
+    act: Callable[[Campaign, str], Awaitable[bool | None]]  # False: not possible at the moment
     to: str = "worker"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A part of Loopline as a campaign knows it. How it is had, what may befall it, and what must be caught."""
+    """A feature of Loopline in a campaign: how to enable it, its faults, and the bugs that must be caught."""
 
     name: str
     faults: tuple[Fault, ...]
-    bugs: dict[str, str]  # a name in tests/faults/bugs.py, and a part of the finding that tells it
+    bugs: dict[str, str]  # a name in tests/faults/bugs.py, and a part of the finding that must report it
     master: tuple[str, ...] = ()  # options
     worker: dict[str, str] = field(default_factory=dict)  # variables of the environment
-    looks: Callable[[Campaign], Iterable[str]] | None = None  # finds what the auditor does not look for
-    jobs: tuple[Callable[[Campaign, str], Awaitable[Drawn]], ...] = ()  # kinds that it adds
-    strange: dict[str, str] = field(default_factory=dict)  # workers with a bug that the others must bear
-    around: Callable[[Campaign], AbstractAsyncContextManager[None]] | None = None  # prepares what it needs
+    looks: Callable[[Campaign], Iterable[str]] | None = None  # additional checks of the auditor
+    jobs: tuple[Callable[[Campaign, str], Awaitable[Drawn]], ...] = ()  # additional kinds of jobs
+    strange: dict[str, str] = field(default_factory=dict)  # workers with a bug that others must tolerate
+    around: Callable[[Campaign], AbstractAsyncContextManager[None]] | None = None  # prepares its servers and files
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was done and what was found."""
+    """The faults injected and the findings."""
 
     seed: int
     faults: Counter[str]
@@ -94,7 +94,7 @@ class Report:
 
 
 class Campaign:
-    """One run. Features' faults and jobs see the grid, its cables and the seed's chance by it."""
+    """One run; it gives faults and jobs of features access to the grid, its cables and the random numbers."""
 
     def __init__(self, folder: Path, features: Sequence[Feature], seed: int, *, faults: int, bug: str = "") -> None:
         self.folder, self.features, self.seed, self._wanted = folder, features, seed, faults
@@ -117,7 +117,7 @@ class Campaign:
         self._blamed = set[TaskId]()
         self._begun = time.monotonic()
 
-    # --- what features use ------------------------------------------------------------------------------------
+    # --- for features ------------------------------------------------------------------------------------------
 
     def say(self, what: str) -> None:
         print(f"{time.monotonic() - self._begun:6.1f} s  {what}", flush=True)
@@ -130,20 +130,20 @@ class Campaign:
         await self.grid.start_master(*self.master_options)
 
     async def start_worker(self, name: str) -> None:
-        """Start a worker, behind its cable; also again."""
+        """Start or restart a worker behind its cable."""
         settings = {key: value for feature in self.features for key, value in feature.worker.items()}
         url = await self.cable(name)
         await self.grid.start_worker(name, slots=2, url=url, settings=settings | {"LOOPLINE_RETRY_MAX_S": "1"})
 
     async def cable(self, name: str) -> str:
-        """Return the addresses by which a worker knows its masters: of its own cables to them."""
+        """Return a worker's addresses of its masters, which lead through its own cables."""
         if name not in self.cables:
             self.cables[name] = [Proxy(port) for port in self.ports]
             self._urls[name] = ",".join([await cable.start() for cable in self.cables[name]])
         return self._urls[name]
 
     async def may_kill_agent(self, worker: str) -> bool:
-        """True, once for each task: one whose agents die again and again is to blame, as trust.py has it."""
+        """Return True once per task: trust.py blames a task whose agents die repeatedly."""
         client = self.client
         running = {
             one.id.task_id
@@ -159,7 +159,7 @@ class Campaign:
     # --- the run ----------------------------------------------------------------------------------------------
 
     async def run(self) -> Report:
-        """Do all that the seed says, and return what was found."""
+        """Run the campaign of the seed, and return the findings."""
         self.say(f"campaign of {', '.join(one.name for one in self.features)}; SEED={self.seed}")
         try:
             async with self._grid():
@@ -197,13 +197,13 @@ class Campaign:
     async def _stop(self) -> None:
         for process in [*self.grid.workers.values(), self.grid.master]:
             if process is not None and process.returncode is None and self._is_broken:
-                process.kill()  # one with a bug may not end otherwise
+                process.kill()  # a daemon with a bug may not end otherwise
         await self.grid.stop()
         for cable in [cable for cables in self.cables.values() for cable in cables]:
             await cable.stop()
 
     async def _disturb(self) -> None:
-        """Submit and disturb in turns, two faults at once at most; then have all end in peace."""
+        """Submit jobs and inject faults in turns, at most two at once; then let all jobs end undisturbed."""
         self._looking = looking = asyncio.create_task(self._keep_looking())
         under_way = set[asyncio.Task[None]]()
         try:
@@ -259,7 +259,7 @@ class Campaign:
             self._busy.discard(target)
 
     async def _progress(self) -> None:
-        """Let the grid do some work: so many more tasks end, or all have, or some seconds pass."""
+        """Let the grid work until some more tasks or all jobs have ended, or for 5 s."""
         wanted = len(self.seen) + self.chance.randint(1, 8)
 
         async def is_made() -> bool:
@@ -280,11 +280,11 @@ class Campaign:
                 self.found(f"job {job.id} does not end: {said.sentence}")
             raise
 
-    # --- what is seen meanwhile -------------------------------------------------------------------------------
+    # --- observations ------------------------------------------------------------------------------------------
 
     @property
     def _going_on(self) -> list[Drawn]:
-        """Those that were acknowledged, and are not shown as ended: a fault may submit one just now."""
+        """Return acknowledged jobs not yet shown as ended; a fault may be submitting another one."""
         return [job for job in self.jobs if job.id and job.id not in self._ended]
 
     @property
@@ -297,7 +297,7 @@ class Campaign:
         return not self._unfinished
 
     async def _keep_looking(self) -> None:
-        """Note which tasks are shown as ended: what was shown once must hold for ever."""
+        """Record the tasks shown as ended: a result shown once must never change."""
         while True:
             for job in self._going_on:
                 try:

@@ -1,4 +1,4 @@
-"""A grid that is encrypted: somebody in the middle is told nothing."""
+"""An encrypted grid: a man in the middle learns nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.faults.driver import Campaign, Fault, Feature
 
 HANDSHAKE = 0x16
-"""The first byte of whoever begins to speak TLS."""
+"""The first byte of a TLS handshake."""
 
 
 class Impostor:
-    """A server in the master's place. It notes what it is told."""
+    """A server in the master's place that records all data sent to it."""
 
     def __init__(self, folder: Path) -> None:
         self.told = list[bytes]()
@@ -48,7 +48,7 @@ class Impostor:
 
 
 def _certificate(file: Path) -> Path:
-    """Write a certificate of this address that nobody has signed, with its key."""
+    """Write a self-signed certificate for this address, with its key."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Loopline")])
     names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName("127.0.0.1")])
@@ -63,7 +63,7 @@ def _certificate(file: Path) -> Path:
 
 
 async def stand_between(campaign: Campaign, worker: str) -> None:
-    """Answer a worker in the master's place, as whoever has the cable may: with another certificate, or without."""
+    """Answer a worker in the master's place, as an attacker on the network can: with another certificate or none."""
     impostor, cable = Impostor(campaign.folder), campaign.cables[worker][0]
     await impostor.start()
     try:
@@ -77,7 +77,7 @@ async def stand_between(campaign: Campaign, worker: str) -> None:
 
 
 def speaks_plainly(campaign: Campaign) -> Iterator[str]:
-    """Yield workers that have spoken to the master without TLS."""
+    """Yield workers that have connected to the master without TLS."""
     for name, (cable,) in campaign.cables.items():
         if cable.said_first - {HANDSHAKE}:
             yield f"{name} has spoken without TLS: it began with {sorted(map(chr, cable.said_first))}"

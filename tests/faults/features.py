@@ -20,14 +20,14 @@ FEATURES: dict[str, Feature] = {
 }
 
 APART = (
-    {SANDBOX.name, GANGS.name},  # tasks without a network do not find each other
+    {SANDBOX.name, GANGS.name},  # tasks without a network cannot meet
     {POSTGRES.name, STANDBY.name},  # each brings its server
-    {TLS.name, STANDBY.name},  # the standby is asked in plain HTTP
+    {TLS.name, STANDBY.name},  # requests to the standby use plain HTTP
 )
 
 
 def drawn_together(chance: Random) -> list[Feature]:
-    """Draw two or three features that go together, beside the faults that any grid must bear."""
+    """Draw two or three compatible features, in addition to the faults of a plain grid."""
     names = [name for name in FEATURES if name != PLAIN.name]
     together = [
         some for count in (2, 3) for some in combinations(names, count) if not any(pair <= {*some} for pair in APART)

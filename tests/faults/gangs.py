@@ -1,4 +1,4 @@
-"""Tasks on several workers at once: all begin, or none does, and whoever lacks a member does not go on."""
+"""Tasks on several workers at once: all members start or none, and a gang without a member is halted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.live.grid import wait_for
 from tests.live.test_gangs import MEET
 
 LEASE_S, ORDERED_WITHIN_S, LOOKS_ON_S = 8.0, 4.0, 1.5
-"""A member that stands still has not been given up while it is looked on."""
+"""The observation is shorter than the lease, so a suspended worker is not lost during it."""
 
 
 async def meets(campaign: Campaign, name: str) -> Drawn:
-    """Draw a gang whose members find each other before they end."""
+    """Draw a gang whose members meet before they end."""
     return _gang(campaign, name, campaign.drawing.choice((2, 2, len(WORKERS))))
 
 
@@ -44,9 +44,9 @@ async def kill_member(campaign: Campaign, worker: str) -> bool:
 
 
 async def prepare_without_one(campaign: Campaign, worker: str) -> bool:
-    """Have a worker stand still before its order comes: no other member may begin without it.
+    """Suspend a worker before its command arrives: no other member may start without it.
 
-    False if it has no room.
+    False if it has no free slot.
     """
     drawn = _gang(campaign, f"gang-without-{worker}-{len(campaign.jobs)}", len(WORKERS))
     agent = psutil.Process(campaign.grid.workers[worker].pid)
@@ -65,7 +65,7 @@ async def prepare_without_one(campaign: Campaign, worker: str) -> bool:
 
 
 async def _is_ordered(campaign: Campaign, job: int, worker: str) -> bool:
-    """True if the latest member of a gang on this worker is not ready yet."""
+    """Return whether the latest member of a gang on this worker is not ready yet."""
     there = [one async for one in campaign.client.attempts(job) if one.worker == worker]
     return bool(there) and there[-1].state is AttemptState.DISPATCHED
 

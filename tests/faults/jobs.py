@@ -1,4 +1,4 @@
-"""The jobs of a campaign, drawn by its seed, each with the bytes that its tasks must bring."""
+"""The jobs of a campaign, drawn by its seed, each with the expected outputs of its tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from random import Random
 from loopline_shared.spec import JobSpec, Range
 
 SIZES = (2.0, 2.0, 5.0, 5.0, 10.0, None)
-"""Few, so that many are equal: a job may overtake none that came first and is not larger."""
+"""Few different sizes, so that many are equal: no job may pass an earlier one that is not larger."""
 STAYS = "setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' &"
-"""Shell: a daemon that ignores signals, which has to end with its task all the same."""
+"""Shell code that starts a daemon which ignores signals; it must still end with its task."""
 
 
 @dataclass
 class Drawn:
-    """A job as it is submitted, and what is known of it from outside."""
+    """A submitted job with the records about it."""
 
     spec: JobSpec
     tasks: int
@@ -60,7 +60,7 @@ def _prints(chance: Random, name: str) -> Drawn:
 
 
 def _prints_much(chance: Random, name: str) -> Drawn:
-    """So much that it is a file, which is uploaded before the result."""
+    """Output long enough to be a file, which is uploaded before the result."""
     tasks, count = chance.randint(1, 4), chance.choice((5_000, 70_000, 300_000))
     spec = job(name, f"{_pause(chance)}; yes '{name} {{i}}' | head -c {count}", tasks, chance)
     return Drawn(spec, tasks, lambda i: repeated(f"{name} {i}\n", count))
@@ -86,7 +86,7 @@ def _leaves_a_daemon(chance: Random, name: str) -> Drawn:
 
 
 def race(chance: Random, name: str) -> Drawn:
-    """Draw tasks whose first attempts take far too long, so that replicas win."""
+    """Draw tasks whose first attempts are so slow that replicas win."""
     script = f"{STAYS} [ ${{LOOPLINE_ATTEMPT##*.}} -gt 1 ] || sleep 40; echo {name} {{i}}"
     return Drawn(job(name, script, 2, chance, max_replicas=2, size=None), 2, lambda i: f"{name} {i}\n")
 

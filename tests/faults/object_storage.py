@@ -1,4 +1,4 @@
-"""A grid that keeps its files in a bucket, whose service refuses requests or is away."""
+"""A grid with its files in a bucket, whose service refuses requests or is down."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.faults.driver import Campaign, Fault, Feature
 from tests.object_storage import BUCKET, ObjectStorage
 
 REFUSED = 0.05
-"""The share of requests that is refused while nothing is done to the service."""
+"""Share of requests refused while no fault is injected."""
 
 
 class Service:
-    """The service of a campaign, which can be taken away; what it has stays."""
+    """The storage service of a campaign, which can be stopped; it keeps its files."""
 
     def __init__(self, seed: int) -> None:
         self.storage = ObjectStorage(seed=seed)
@@ -24,7 +24,7 @@ class Service:
         self._serving: AbstractContextManager[ObjectStorage]
 
     def begin(self) -> None:
-        self.storage.refused = 0.0  # the bucket is made first
+        self.storage.refused = 0.0  # the bucket is created first
         self._serving = self.storage.serving(self._port)
         self._serving.__enter__()
         self._port = self.storage.port
@@ -35,7 +35,7 @@ class Service:
 
 
 SERVICES: dict[int, Service] = {}
-"""By the seed of the campaign that uses it."""
+"""The services, by the seed of their campaign."""
 
 
 async def refuse_most(campaign: Campaign, _: str) -> None:
@@ -54,7 +54,7 @@ async def take_away(campaign: Campaign, _: str) -> None:
 
 @asynccontextmanager
 async def in_a_bucket(campaign: Campaign) -> AsyncIterator[None]:
-    """Start a service, for this campaign alone."""
+    """Start a service for this campaign only."""
     service = SERVICES[campaign.seed] = Service(campaign.seed)
     await asyncio.to_thread(service.begin)
     campaign.master_options += ["--files", f"s3://{BUCKET}/grid"]

@@ -1,4 +1,4 @@
-"""Large files between workers, one of whom sends wrong bytes to the others."""
+"""Large files between workers; one worker sends wrong bytes to the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 async def reads_a_large_file(campaign: Campaign, name: str) -> Drawn:
-    """Draw tasks that need one file: whoever has it sends it on."""
+    """Draw tasks that need one file, which workers forward to each other."""
     chance = campaign.drawing
     pieces, tasks = chance.randint(8, 48), chance.randint(2, 6)
     folder = campaign.folder / "uploads"
@@ -29,7 +29,7 @@ async def reads_a_large_file(campaign: Campaign, name: str) -> Drawn:
 
 
 async def spoil_cache(campaign: Campaign, worker: str) -> bool:
-    """Spoil a file in a worker's cache, as a disk does: it must not send it on, nor have a task read it."""
+    """Damage a file in a worker's cache: the worker must neither forward it nor let a task read it."""
     cache = campaign.folder / worker / "cache"
     there = sorted(one for one in cache.glob("*") if one.is_file() and one.stat().st_size >= MIB)
     if not there:
@@ -39,7 +39,7 @@ async def spoil_cache(campaign: Campaign, worker: str) -> bool:
 
 
 def _spoil(file: Path) -> None:
-    """Put another content in a file's place; those who have it open, or a link to it, keep theirs."""
+    """Replace a file's content; open descriptors and links keep the old one."""
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 0xFF
     spoiled = file.with_name(f"{file.name}.spoiled")

@@ -1,4 +1,4 @@
-"""A grid without anything more: daemons are killed and stand still, cables are cut, tasks and their keepers die."""
+"""A plain grid: daemons are killed and suspended, cables are cut, tasks and supervisors are killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def stop_master(campaign: Campaign, _: str) -> None:
 
 
 async def kill_agent(campaign: Campaign, worker: str) -> bool:
-    """At once there again, or only after its lease."""
+    """Kill an agent; it restarts at once, or only after its lease."""
     if not await campaign.may_kill_agent(worker):
         return False
     await campaign.grid.kill_worker(worker)
@@ -41,7 +41,7 @@ async def stop_agent(campaign: Campaign, worker: str) -> None:
 
 
 async def stand_still(campaign: Campaign, pid: int) -> None:
-    """A moment, or for longer than a lease: others have its tasks by then, which it may have ended all the same."""
+    """Suspend a process for less or more than a lease; its tasks then run elsewhere, but may also end here."""
     psutil.Process(pid).send_signal(signal.SIGSTOP)
     await asyncio.sleep(campaign.chance.choice((0.3, 1.0, 4.5)))  # the fault lasts
     psutil.Process(pid).send_signal(signal.SIGCONT)
@@ -65,7 +65,7 @@ async def hang_up(campaign: Campaign, worker: str) -> None:
 
 
 async def cut_cable(campaign: Campaign, worker: str) -> None:
-    """Both ends believe for a while that all is well."""
+    """Drop all data for a while; both ends see working connections."""
     for cable in campaign.cables[worker]:
         cable.fall_silent()
     await asyncio.sleep(campaign.chance.choice((0.5, 4.5)))  # the fault lasts
@@ -74,7 +74,7 @@ async def cut_cable(campaign: Campaign, worker: str) -> None:
 
 
 def kill_one(campaign: Campaign, processes: list[psutil.Process]) -> bool:
-    """Kill one of these. False if there was none."""
+    """Kill one of these processes. Return False if there is none."""
     with suppress(psutil.NoSuchProcess):
         if processes:
             campaign.chance.choice(processes).kill()
@@ -87,7 +87,7 @@ def zygotes(campaign: Campaign, worker: str) -> list[psutil.Process]:
 
 
 def children(parent: psutil.Process) -> list[psutil.Process]:
-    """Return those children of a process that run the zygote's program: it, or supervisors that it has forked."""
+    """Return the children of a process that run the zygote's program: the zygote, or its forked supervisors."""
     found = list[psutil.Process]()
     with suppress(psutil.NoSuchProcess):
         for child in parent.children():

@@ -1,4 +1,4 @@
-"""Two masters, each the other's standby: one takes over, and the old one says nothing more."""
+"""Two masters, each the standby of the other: one takes over, and the old one must not answer any more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SILENT = (b"", b"HTTP/1.1 503 Service Unavailable")
 
 
 class Pair(Twins):
-    """The two masters of a campaign; ``active`` is the number of the one that serves."""
+    """The two masters of a campaign; ``active`` is the number of the serving one."""
 
     def __init__(self, campaign: Campaign, server: Server) -> None:
         super().__init__(campaign.grid, server)
@@ -33,7 +33,7 @@ class Pair(Twins):
         return client
 
     async def take_over(self) -> int:
-        """Wait until the standby serves; return the number of the one that did."""
+        """Wait until the standby serves; return the number of the previous master."""
         old, self.active = self.active, 1 - self.active
         await self.until_served(self.active)
         return old
@@ -45,7 +45,7 @@ class Pair(Twins):
 
 
 PAIRS: dict[int, Pair] = {}
-"""By the seed of the campaign whose masters they are."""
+"""The pairs, by the seed of their campaign."""
 
 
 async def kill_active(campaign: Campaign, _: str) -> None:
@@ -55,7 +55,7 @@ async def kill_active(campaign: Campaign, _: str) -> None:
 
 
 async def stop_active(campaign: Campaign, _: str) -> None:
-    """Wake the old one with a question, once the other serves: it must not answer out of its memory."""
+    """Resume the old master with a request waiting, once the other serves: it must not answer from its memory."""
     pair = PAIRS[campaign.seed]
     pair.masters[pair.active].send_signal(signal.SIGSTOP)
     old = await pair.take_over()
@@ -75,7 +75,7 @@ async def kill_waiting(campaign: Campaign, _: str) -> None:
 
 @asynccontextmanager
 async def two_masters(campaign: Campaign) -> AsyncIterator[None]:
-    """Start PostgreSQL, and have the campaign begin with both masters."""
+    """Start PostgreSQL, and begin the campaign with both masters."""
     with restartable_postgres() as server:
         await asyncio.to_thread(server.start)
         pair = PAIRS[campaign.seed] = Pair(campaign, server)

@@ -1,6 +1,6 @@
-"""A grid under faults stays sound, feature by feature, and the campaign that says so can find something.
+"""A grid stays sound under faults, for each feature, and the campaign finds planted bugs.
 
-`make test-campaigns SEED=N` tries a day again; with `-s` it tells what it does as it goes.
+`make test-campaigns SEED=N` repeats the run of a day; `-s` shows its progress.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tests.store.postgres import or_skip, restartable_postgres
 LONG = [pytest.mark.campaign, pytest.mark.timeout(1500)]
 FAULTS = 40
 HUNTS = 4
-"""A bug that takes a coincidence is hunted by so many seeds."""
+"""Seeds to try for a bug that shows only with certain timings."""
 DRAWS = 2
-"""So many sets of features that go together are drawn by a seed."""
+"""Sets of compatible features drawn by a seed."""
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """Return the seed of the day, as the rest of the long run has it."""
+    """Return the seed of the day, the same as in the rest of the long run."""
     given = request.config.getoption("--hypothesis-seed")
     return int(given) if given and given != "random" else 1
 
 
 def with_plain(name: str) -> list[Feature]:
-    """Return a feature beside the faults that any grid must bear; the campaign skips where it cannot be had."""
+    """Return a feature with the faults of a plain grid; skip the campaign if the feature is unavailable."""
     return had([PLAIN] if name == PLAIN.name else [PLAIN, FEATURES[name]])
 
 
@@ -48,19 +48,19 @@ def had(features: list[Feature]) -> list[Feature]:
     return features
 
 
-async def test_a_plain_grid_bears_a_few_faults(tmp_path: Path) -> None:
+async def test_plain_grid_survives_a_few_faults(tmp_path: Path) -> None:
     report = await Campaign(tmp_path, [PLAIN], 1, faults=4).run()
     assert not report.findings
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG) for name in FEATURES])
-async def test_a_feature_bears_its_faults(name: str, seed: int, tmp_path: Path) -> None:
+async def test_feature_survives_its_faults(name: str, seed: int, tmp_path: Path) -> None:
     report = await Campaign(tmp_path, with_plain(name), seed, faults=FAULTS).run()
     assert not report.findings
 
 
 @pytest.mark.parametrize("draw", [pytest.param(draw, marks=LONG) for draw in range(DRAWS)])
-async def test_features_bear_their_faults_together(draw: int, seed: int, tmp_path: Path) -> None:
+async def test_features_survive_their_faults_together(draw: int, seed: int, tmp_path: Path) -> None:
     features = had(drawn_together(Random(f"{seed} together {draw}")))
     report = await Campaign(tmp_path, features, seed + draw, faults=FAULTS).run()
     assert not report.findings
@@ -69,7 +69,7 @@ async def test_features_bear_their_faults_together(draw: int, seed: int, tmp_pat
 @pytest.mark.parametrize(
     ("name", "bug"), [pytest.param(name, bug, marks=LONG) for name, one in FEATURES.items() for bug in one.bugs]
 )
-async def test_a_planted_bug_is_caught(name: str, bug: str, seed: int, tmp_path: Path) -> None:
+async def test_planted_bug_is_found(name: str, bug: str, seed: int, tmp_path: Path) -> None:
     said = list[str]()
     for hunt in range(HUNTS):
         folder = tmp_path / str(hunt)

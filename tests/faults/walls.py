@@ -1,4 +1,4 @@
-"""Tasks in their sandbox: it keeps them from what is not theirs, and ends with all that is in it."""
+"""Tasks in their sandbox: it denies access to other data, and ends with all its processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' 2>/dev/null && echo reaches the mast
 
 
 async def looks_around(campaign: Campaign, name: str) -> Drawn:
-    """Draw tasks that try what they may not, and say what they could do."""
+    """Draw tasks that try forbidden actions and print those that succeeded."""
     grid, chance = campaign.grid, campaign.drawing
     files = [grid.data_dir / "tokens" / "worker", grid.data_dir / "loopline.db", grid.folder / "ant" / "ledger.jsonl"]
     script = LOOKS.format(
@@ -41,7 +41,7 @@ def folders(campaign: Campaign) -> list[Path]:
 
 
 def left_outside(campaign: Campaign) -> Iterator[str]:
-    """Yield what tasks have written outside: within their walls there may be a folder of the same name."""
+    """Yield files that tasks have written outside; inside a sandbox there may be folders of the same name."""
     for folder in folders(campaign):
         if (folder / "left-by-task").exists():
             yield f"a task has written into {folder}"

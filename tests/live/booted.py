@@ -1,6 +1,6 @@
-"""A computer that systemd has booted: a container of systemd-nspawn with this computer's own system in an overlay.
+"""A computer booted by systemd: a systemd-nspawn container with this computer's own system in an overlay.
 
-What is written in it is gone with it. It has a loopback alone, and Loopline where an administrator puts it.
+Files written in it are deleted with it. Its only network is loopback; tests install Loopline as an administrator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ln -s {HOME}/uv {HOME}/bin/uv
 
 
 def missing() -> str:
-    """Return what keeps this computer from booting another one; empty: nothing."""
+    """Return the reason why this computer cannot boot such a container; empty if it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "only root of Linux boots a container"
     if lacking := [name for name in _NEEDED if not shutil.which(name)]:
@@ -53,13 +53,13 @@ def missing() -> str:
 
 
 class Computer:
-    """The container, by the process id of its init."""
+    """The container, identified by the process id of its init."""
 
     def __init__(self, init: int) -> None:
         self._init = init
 
     def run(self, command: str, user: str = "root", within_s: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a shell command in it as a user, who is logged in."""
+        """Run a shell command in the container as a logged-in user."""
         words = ["nsenter", "--target", str(self._init), "--all", "--"]
         words += [] if user == "root" else ["runuser", "-l", user, "-c"]
         words += [command] if user != "root" else ["/bin/sh", "-c", command]
@@ -69,13 +69,13 @@ class Computer:
         )
 
     def says(self, command: str, user: str = "root") -> str:
-        """Return what a command prints; AssertionError where it fails."""
+        """Return the output of a command; raises AssertionError if the command fails."""
         done = self.run(command, user)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
     def until(self, command: str, user: str = "root", within_s: float = 90) -> str:
-        """Wait until a command succeeds; return what it prints."""
+        """Wait until a command succeeds; return its output."""
         give_up = time.monotonic() + within_s
         while (done := self.run(command, user)).returncode:
             assert time.monotonic() < give_up, f"{command}: {done.stdout}{done.stderr}"
@@ -85,7 +85,7 @@ class Computer:
 
 @contextmanager
 def booted() -> Iterator[Computer]:
-    """Boot one, and end it."""
+    """Boot a container, and stop it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="loopline-booted-", dir="/var/tmp"))
     root = folder / "root"
     root.mkdir()
@@ -123,7 +123,7 @@ def booted() -> Iterator[Computer]:
 
 
 def _up(nspawn: int) -> Computer | None:
-    """Return the computer once its systemd has started all; before, the process changes that stands for it."""
+    """Return the computer once its systemd has finished booting; until then its init process changes."""
     for init in processes.children(nspawn):
         computer = Computer(init)
         if computer.run("systemctl is-system-running").stdout.strip() in ("running", "degraded"):

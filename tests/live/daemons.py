@@ -1,8 +1,8 @@
-"""Masters and workers begin as forks of a process that has imported them, for imports are most of a start.
+"""Masters and workers are forked from a process that has imported them, since imports take most of a start.
 
-Each is a process of its own as ever, to be killed at will: only the second of imports is paid once, in place of at
-every start. That `python -m loopline_master` and `python -m loopline_worker` are starts is what their own tests say
-(tests/api/test_main.py, tests/worker/test_main.py), the tutorial, and the tests of two releases.
+Each is still a separate process that a test can kill; only the second of imports is spent once instead of at every
+start. `python -m loopline_master` and `python -m loopline_worker` have their own tests (tests/api/test_main.py,
+tests/worker/test_main.py), and are used by the tutorial and the tests of two releases.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _NEEDED = [
     *("loopline_worker.launch.posix", "loopline_worker.launch.bubblewrap", "loopline_worker.launch.visible_paths"),
     *("loopline_worker.owner.server", "loopline_worker.owner.session_server", "h11", "encodings.ascii"),
 ]
-"""Modules that a daemon has imported by the time it serves or works, some of them late."""
+"""Modules that a running daemon has imported, including late imports."""
 
 
 class Daemon:
-    """A running fork, asked and told as `asyncio.subprocess.Process` is."""
+    """A running fork, with the interface of `asyncio.subprocess.Process`."""
 
     def __init__(
         self, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
     ) -> None:
-        """Run ``module``'s `main` with ``arguments`` in ``folder``; what it says is appended to the file ``log``."""
+        """Run ``module``'s `main` with ``arguments`` in ``folder``; append its output to the file ``log``."""
         log.touch()
         what = (module, list(arguments), dict(environment), str(folder), str(log))
         self._process = FORKS.Process(target=_become, args=what, daemon=True)
@@ -63,7 +63,7 @@ class Daemon:
         self.send_signal(signal.SIGKILL)
 
     async def wait(self) -> int:
-        """The exit code, or the negative number of the signal that killed it."""
+        """Return the exit code, or the negative number of the signal that killed it."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         while (code := self.returncode) is None:
             loop.add_reader(self._process.sentinel, ended.set)
@@ -75,9 +75,7 @@ class Daemon:
 
 
 def imported() -> None:
-    """Import what daemons need, with what they would make at their first use of it, and keep their collectors from
-    walking through it.
-    """
+    """Import the modules that daemons need, create their lazy objects, and exclude both from garbage collection."""
     for module in _NEEDED:
         importlib.import_module(module)
     for adapter in (link_session._from_worker, link_session._from_master, importlib.import_module(_EVENTS).BATCH):
@@ -98,7 +96,7 @@ def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _become(module: str, arguments: list[str], environment: dict[str, str], folder: str, log: str) -> None:
-    """In the fork: what a shell would prepare, and then the daemon's own `main`."""
+    """In the fork: prepare the process as a shell would, then run the daemon's own `main`."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves no daemon behind
     os.chdir(folder)
     os.environ.clear()
@@ -108,6 +106,6 @@ def _become(module: str, arguments: list[str], environment: dict[str, str], fold
     os.dup2(written, 1)
     os.dup2(written, 2)
     for file in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
-        with suppress(OSError):  # the listing's own is closed again
-            os.set_inheritable(file, file <= 2)  # what the fork itself is about is not for tasks
+        with suppress(OSError):  # the descriptor of the listing is closed already
+            os.set_inheritable(file, file <= 2)  # tasks must not inherit descriptors of the fork server
     raise SystemExit(importlib.import_module(f"{module}.__main__").main(arguments))

@@ -1,4 +1,4 @@
-"""Is imported once by the process that daemons are forked from."""
+"""Imported once by the fork server of daemons."""
 
 from tests.live.daemons import imported
 

@@ -1,4 +1,4 @@
-"""Desktops' layouts of control groups, and an owner's programs in them."""
+"""Layouts of control groups as on desktops, and an owner's programs in them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LAYOUTS = {
     "two terminals' scopes": ("user-1.slice/session-1.scope", "user-1.slice/session-2.scope"),
     "two terminals without groups": ("", ""),
 }
-"""The worker's group and the owner's, as systemd makes them; empty: none of their own."""
+"""The groups of the worker and the owner, as systemd creates them; empty: none of their own."""
 _FROZEN = b"TtZX"
 
 
 def missing() -> str:
-    """Return what keeps this computer from having such layouts; empty: nothing."""
+    """Return the reason why this computer cannot have such layouts; empty if it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "only root of Linux makes control groups"
     return "" if _hierarchy() else "no control groups with the processor"
@@ -44,7 +44,7 @@ def _hierarchy() -> Path | None:
 
 @contextmanager
 def layout(name: str) -> Iterator[tuple[Path | None, Path | None]]:
-    """The groups of a worker and of its owner's programs, removed at the end; all have everybody's weight."""
+    """Create the groups of a worker and of its owner's programs, with the default weight; remove them at the end."""
     hierarchy, made = _hierarchy(), list[Path]()
     assert hierarchy
     top = hierarchy / f"loopline-desks-{os.getpid()}"
@@ -70,7 +70,7 @@ def _remove(group: Path) -> None:
             for inner in [place for place, *_ in os.walk(group, topdown=False)]:
                 Path(inner).rmdir()
             return
-        except OSError:  # what was killed there may not be gone yet
+        except OSError:  # killed processes may not have exited yet
             assert time.monotonic() < give_up, f"{group} is still in use"
             time.sleep(0.05)  # polls
 
@@ -83,7 +83,7 @@ def enter(group: Path | None, *pids: int) -> None:
 
 @contextmanager
 def owners_programs(group: Path | None) -> Iterator[list[int]]:
-    """Programs that never rest, one to a core, in a session as a desktop or a terminal has one."""
+    """Run programs that never sleep, one per core, in a session like that of a desktop or terminal."""
     script = f"read go; for i in $(seq {CORES}); do {_HOG} & done; wait"
     shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, start_new_session=True)
     assert shell.stdin
@@ -102,12 +102,12 @@ def owners_programs(group: Path | None) -> Iterator[list[int]]:
 
 
 def cpu_s(pids: list[int]) -> float:
-    """Return the processor time that these have had."""
+    """Return the CPU time that these processes have used."""
     return sum(found.cpu_s for pid in pids if (found := processes.status(pid)))
 
 
 def is_frozen(pid: int) -> bool:
-    """True if a process runs no line more until it is thawed, or has ended."""
+    """Return whether a process is frozen or has ended."""
     state = processes.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1]
     if not state or state[0] in _FROZEN:
         return True

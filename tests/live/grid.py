@@ -1,4 +1,4 @@
-"""A real grid on this machine: a master and workers as processes of their own, to be killed at will."""
+"""A real grid on this machine: a master and workers as separate processes that tests can kill."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Process = Daemon | asyncio.subprocess.Process
 
 
 async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds: float = 60.0) -> Fact:
-    """The first true answer; tests wait for facts, never for time. What is long in coming is asked for less often."""
+    """Return the first true answer of ``fact``, polled at growing intervals; tests never wait for a fixed time."""
     pause_s, limit = 0.01, asyncio.timeout(seconds)
     try:
         async with limit:
@@ -42,17 +42,17 @@ async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds
 
 
 LEASE_S = 60.0
-"""Lease of workers in live tests: longer than a busy computer keeps any process waiting."""
+"""Lease of workers in live tests: longer than any process waits on a busy computer."""
 SHORTEST_LEASE_S = 10.0
-"""Lease where a test waits for its end."""
+"""Lease for tests that wait for its end."""
 
 
 class Grid:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.sandbox = "off"  # most tests look at files that tasks write beside their folders; "auto": the default
+        self.sandbox = "off"  # most tests read files that tasks write outside their folders; "auto" is the default
         self.data_dir = folder / "master"
-        self._reserved = reserved()  # for a master that is killed and started again, too
+        self._reserved = reserved()  # kept by a restarted master
         self.port = self._reserved.number
         self.url = f"http://127.0.0.1:{self.port}"
         self.master: Process | None = None
@@ -64,7 +64,7 @@ class Grid:
     # --- processes ------------------------------------------------------------------------------------------
 
     async def start_master(self, *flags: str) -> None:
-        """Also again, on the same data. Returns when it serves."""
+        """Start or restart the master on the same data; return when it serves."""
         self.flags = list(flags) or self.flags
         arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir), *self.flags]
         self.master = await self._spawn("master", "loopline_master", *arguments)
@@ -79,8 +79,8 @@ class Grid:
         owner: dict[str, str] | None = None,
         settings: dict[str, str] | None = None,
     ) -> None:
-        """``owner``: one is there to yield to, in this environment; without, the computer is dedicated. ``settings``
-        are variables of the environment.
+        """Start a worker; ``owner``: variables of a computer with an owner, None: a dedicated one; ``settings``: more
+        variables.
         """
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
@@ -101,7 +101,7 @@ class Grid:
         await self.workers[name].wait()
 
     async def stop_worker(self, name: str) -> None:
-        """As its service would: with all that waits warm there."""
+        """Stop the worker as its service would, including its zygote and supervisors."""
         self.workers[name].terminate()
         await asyncio.wait_for(self.workers[name].wait(), 20)
 
@@ -134,10 +134,10 @@ class Grid:
             return False
         return True
 
-    # --- what a user does and sees --------------------------------------------------------------------------
+    # --- actions and views of a user ------------------------------------------------------------------------
 
     def client(self, patience_s: float = 30.0) -> AsyncClient:
-        """Talk to the master as its admin, by connections that stay: facts are asked for again and again."""
+        """Return an admin client with persistent connections, since tests poll."""
         token = self.data_dir / "tokens" / "admin"
         secret = token.read_text().strip() if token.exists() else "none"
         ca = token.with_name("ca.pem")
@@ -148,7 +148,7 @@ class Grid:
         return self._connected[known]
 
     async def submit(self, script: str, tasks: int = 1, **options: object) -> int:
-        """A job of shell scripts; ``{i}`` is the task's number."""
+        """Submit a job of shell scripts; ``{i}`` is the task's number."""
         spec = JobSpec(
             command=["sh", "-c", script],
             parameters={"i": Range(range=[1, tasks])},
@@ -192,7 +192,7 @@ class Grid:
         return Gate(self.folder / name)
 
     def processes(self, **variables: str) -> list[psutil.Process]:
-        """What runs of tasks, by age, or of those with such variables: known by the scratch folder in them."""
+        """Return the processes of tasks by age, recognized by the scratch folder in their environment."""
         return [process for process in psutil.process_iter() if self._is_task(process, variables)]
 
     def _is_task(self, process: psutil.Process, variables: dict[str, str]) -> bool:
@@ -211,7 +211,7 @@ class Grid:
     # --- the end of every live test ---------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """The order was kept, and the log replayed leads to the very rows that are stored."""
+        """Check that the order was kept, and that replaying the log gives exactly the stored rows."""
         report = await self.client().passing()
         assert report.passings == 0, report
         differences = await replay.check(str(self.data_dir / "loopline.db"))
@@ -222,7 +222,7 @@ class Grid:
 
 
 def _share_speed(folder: Path, of_a_new_one: Path) -> None:
-    """Have a worker know the computer's speed from another of this process, which spares it the measuring."""
+    """Give a worker the speed measured by another one of this process, so that it does not measure again."""
     if not _SPEED:
         _SPEED.extend(file.read_bytes() for file in folder.glob("*/speed.json"))
     if _SPEED and not of_a_new_one.exists():
@@ -231,18 +231,18 @@ def _share_speed(folder: Path, of_a_new_one: Path) -> None:
 
 
 _SPEED: list[bytes] = []
-"""What the first worker of this process kept; one that finds another computer in it measures anew."""
+"""The measurement of the first worker of this process; a worker on a different computer measures again."""
 
 
 class Gate:
-    """A file that tasks wait for, so that a test decides how long they run."""
+    """A file that tasks wait for: the test decides how long they run."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     @property
     def wait(self) -> str:
-        """Shell: go on when the gate is open."""
+        """Return shell code that waits until the gate is open."""
         return f"while [ ! -e {self.file} ]; do sleep 0.05; done"
 
     def open(self) -> None:

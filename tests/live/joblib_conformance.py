@@ -1,10 +1,10 @@
-"""joblib's own tests of parallel backends (joblib/test/test_parallel.py), with "loopline" in the place of "loky".
+"""joblib's own tests of parallel backends (joblib/test/test_parallel.py), with "loopline" in place of "loky".
 
 Usage: LOOPLINE_MASTER=URL [LOOPLINE_TOKEN=...] [TMPDIR=FOLDER] python joblib_conformance.py [pytest options]
-Needs joblib and pytest where it runs and where the workers run, and a grid with at least 2 slots. One test has calls
-talk to a Manager of this program through a socket in TMPDIR: where workers have a sandbox, their operator shows that
-folder (``--sandbox-show FOLDER``).
-Runs the tests that joblib makes for every backend; prints failed tests, then a verdict line.
+Needs joblib and pytest here and on the workers, and a grid with at least 2 slots. In one test, calls connect to a
+Manager of this program through a socket in TMPDIR: workers with a sandbox must show that folder (``--sandbox-show
+FOLDER``).
+Runs joblib's tests for all backends; prints failed tests, then a verdict line.
 """
 
 import os
@@ -32,7 +32,7 @@ class Count:
     passed, failed = 0, []
 
     def pytest_collection_finish(self):
-        loopline.joblib.register()  # only now: the lists of backends in the tests are joblib's own, and this one
+        loopline.joblib.register()  # not earlier: joblib's tests list their own backends, extended by this one
 
     def pytest_runtest_logreport(self, report):
         if report.failed:

@@ -1,4 +1,4 @@
-"""A cable that can be cut: TCP through this process, which forwards, falls silent or hangs up."""
+"""A TCP proxy in this process that can forward, drop all data silently, or close connections."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ class Proxy:
         self._to = port
         self._silent = False
         self.said_first = set[int]()
-        """The first byte of each who has connected."""
+        """The first byte of each connection."""
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
-        """The address to connect to in the master's place."""
+        """Start, and return the address to use instead of the master's."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def fall_silent(self) -> None:
-        """Swallow everything, also from new connections, and let both ends believe that all is well."""
+        """Drop all data, also of new connections, without closing any: both ends see working connections."""
         self._silent = True
 
     def mend(self) -> None:
-        """Work again, for new connections: those that lost bytes are hung up."""
+        """Forward new connections again, and close connections that have lost bytes."""
         self._silent = False
         self.hang_up()
 
@@ -34,7 +34,7 @@ class Proxy:
             writer.transport.abort()
 
     def lead_to(self, port: int) -> None:
-        """Lead to another server from now on."""
+        """Forward to another server from now on."""
         self._to = port
         self.hang_up()
 
@@ -46,7 +46,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
-        with suppress(OSError):  # refused there: here nobody answers, as where a computer is gone
+        with suppress(OSError):  # refused by the server: do not answer, like a computer that is down
             there, back = await asyncio.open_connection("127.0.0.1", self._to)
             self._open.add(back)
             for source, sink, begins in ((reader, back, True), (there, writer, False)):

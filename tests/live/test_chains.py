@@ -1,4 +1,4 @@
-"""Chains and quorums on real processes, through failures and a master that is killed."""
+"""Chains and quorums with real processes, failures and a killed master."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for
 
 
-async def test_a_chain_of_three_whose_middle_one_fails_and_is_retried(grid: Grid) -> None:
+async def test_chain_continues_when_its_failed_job_is_retried(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     gate, client = grid.gate(), grid.client()
     first = await grid.submit("echo {i}", tasks=3)
@@ -30,13 +30,13 @@ async def test_a_chain_of_three_whose_middle_one_fails_and_is_retried(grid: Grid
     assert (await client.explain(last)).sentence.startswith("it has succeeded in ")
 
 
-async def test_coming_after_nothing_is_a_clear_error(grid: Grid) -> None:
+async def test_unknown_dependency_is_a_clear_error(grid: Grid) -> None:
     with pytest.raises(LooplineError) as caught:
         await grid.submit("true", after=[99])
     assert (caught.value.status, caught.value.code) == (422, "no_such_job")
 
 
-async def test_the_master_is_killed_while_jobs_wait(grid: Grid) -> None:
+async def test_waiting_jobs_survive_a_killed_master(grid: Grid) -> None:
     gate = grid.gate()
     done = await grid.submit("true")
     await grid.start_worker("ant")
@@ -51,7 +51,7 @@ async def test_the_master_is_killed_while_jobs_wait(grid: Grid) -> None:
     assert (await grid.ended(waiting[-1])).state is JobState.SUCCEEDED
 
 
-async def test_a_quorum_outvotes_a_worker_that_computes_something_else(grid: Grid) -> None:
+async def test_quorum_outvotes_a_worker_with_other_results(grid: Grid) -> None:
     for name in ("ant", "liar"):
         await grid.start_worker(name, slots=2)
     client = grid.client()
@@ -76,7 +76,7 @@ async def test_a_quorum_outvotes_a_worker_that_computes_something_else(grid: Gri
     assert "two of its results differ" in grid.log("master")
 
 
-async def test_an_eta_is_given_and_held_against_what_comes(grid: Grid) -> None:
+async def test_eta_is_given_and_compared_with_the_completion(grid: Grid) -> None:
     await grid.start_worker("ant")
     client = grid.client()
     job = await grid.submit("sleep 0.3; echo {i}", tasks=12, max_replicas=1)
@@ -90,7 +90,7 @@ async def test_an_eta_is_given_and_held_against_what_comes(grid: Grid) -> None:
     assert (await grid.ended(job)).eta is None
 
     async def is_judged() -> bool:
-        """It looks back when something has happened, if it has not for a while."""
+        """The comparison runs at the next change after a pause."""
         await client.drain("ant")
         await client.undrain("ant")
         return any(moment.jobs for moment in (await client.forecasts()).moments)

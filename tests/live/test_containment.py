@@ -1,4 +1,4 @@
-"""What a nosy task reaches on a worker's computer: docs/containment.md, tried by a task that tries all of it."""
+"""Containment (docs/containment.md): a nosy task tries to reach everything on a worker's computer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ STRAY = "(setsid env -i sleep 7531 >/dev/null 2>&1 &)"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_nosy_task_reaches_nothing(tmp_path: Path, kind: str) -> None:
+async def test_nosy_task_reaches_nothing_outside_its_sandbox(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path, "--order", "none") as grid:
         await _let_spy(grid, kind)
 
@@ -84,15 +84,15 @@ async def _let_spy(grid: Grid, kind: str) -> None:
     job = await grid.submit(f'python3 -I -c "$NOSY" {words}', environment={"NOSY": NOSY})
     assert (await grid.ended(job)).tasks.succeeded == 1, await _said(grid, job)
     assert json.loads(await _said(grid, job)) == []
-    assert not (grid.folder / ".profile").exists(), "what it wrote there went with its own view of it"
+    assert not (grid.folder / ".profile").exists(), "its file there was only in its own view of the folder"
     await grid.client().cancel(neighbour)
     await grid.ended(neighbour)
 
 
 @pytest.mark.parametrize("kind", ["auto", *KINDS])
 @pytest.mark.parametrize("is_pinned", [False, True], ids=["everybody's token", "a token of one name"])
-async def test_a_task_cannot_steal_its_workers_token(tmp_path: Path, kind: str, is_pinned: bool) -> None:
-    """With it, others could take the worker's place. It is below /srv, where an administrator may put it."""
+async def test_task_cannot_steal_the_token_of_its_worker(tmp_path: Path, kind: str, is_pinned: bool) -> None:
+    """With it, a task could impersonate the worker. It is below /srv, where an administrator may put it."""
     with tempfile.TemporaryDirectory(dir="/srv" if os.access("/srv", os.W_OK) else None) as folder:
         token = Path(folder, "token-of-a-worker")
         async with running(tmp_path, "--order", "none") as grid:
@@ -109,7 +109,7 @@ async def test_a_task_cannot_steal_its_workers_token(tmp_path: Path, kind: str, 
 
 
 async def _joined(grid: Grid) -> str:
-    """Return the token of a computer that has joined by the name of honest."""
+    """Return the token of a computer that has joined under the name honest."""
     made = await grid.client().create_join_token(uses=1, expires_s=600)
     own = f"ll_0badcafe_{'p' * 43}"
     digest = hashlib.sha256(own.encode()).hexdigest()
@@ -120,8 +120,8 @@ async def _joined(grid: Grid) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_is_left_of_a_task_whoever_ends(grid: Grid, kind: str) -> None:
-    """A daemon without an environment ends with its task; and within a second of all of Loopline's processes."""
+async def test_daemon_of_a_task_ends_with_the_task_and_with_loopline(grid: Grid, kind: str) -> None:
+    """A daemon without an environment ends with its task, and within 1 s if all Loopline processes are killed."""
     grid.sandbox = kind
     await grid.start_worker("nosy", settings=_all_of_the_network(kind))
     assert (await grid.ended(await grid.submit(f"{STRAY}; sleep 0.2"))).tasks.succeeded == 1

@@ -1,4 +1,4 @@
-"""A worker as it comes: its tasks and functions work, and own nothing but their folder."""
+"""A worker with default settings: tasks and functions work, and can write only to their folder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grid(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
-    """One grid for all tests here, of which each has its own jobs."""
+    """One grid for all tests here; each test has its own jobs."""
     async with running(tmp_path_factory.mktemp("grid")) as grid:
         await grid.start_worker("ant", settings={"LOOPLINE_SANDBOX": "auto"})
         yield grid
 
 
-async def test_the_workers_token_is_out_of_reach_of_its_tasks(grid: Grid) -> None:
+async def test_task_cannot_read_the_token_of_its_worker(grid: Grid) -> None:
     agent = grid.workers["ant"].pid
     tokens = grid.data_dir / "tokens" / "worker"
     assert tokens.read_text().startswith("ll_")
@@ -32,14 +32,14 @@ async def test_the_workers_token_is_out_of_reach_of_its_tasks(grid: Grid) -> Non
     job = await grid.submit(f"( {look} ) 2>&1")
     assert (await grid.ended(job)).state == "succeeded"
     said = b"".join([piece async for piece in grid.client().output(TaskId(job, 1))]).decode()
-    assert f"{grid.folder}/ant/scratch/" in said, "it could use its own folder"
+    assert f"{grid.folder}/ant/scratch/" in said, "the task could use its own folder"
     assert "ll_" not in said
     assert "LOOPLINE_SANDBOX" not in said
     [worker] = [one async for one in grid.client().workers()]
-    assert worker.facts.sandbox in ("bubblewrap", "landlock"), "and the master knows by what"
+    assert worker.facts.sandbox in ("bubblewrap", "landlock"), "the master knows the sandbox in use"
 
 
-async def test_functions_run_and_see_no_owner(grid: Grid) -> None:
+async def test_function_runs_and_cannot_see_the_owners_files(grid: Grid) -> None:
     secret = grid.folder / "diary"
     secret.write_text("dear diary")
 

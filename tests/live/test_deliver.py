@@ -1,4 +1,4 @@
-"""The second promise, live: computed freely, delivered in order, over a master that is killed in between."""
+"""Order *deliver* on a real grid: jobs run freely and are delivered in order, across a killed master."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.live.grid import Grid, wait_for
 
 
 @pytest.mark.parametrize("policy", ["fair", pytest.param("round-robin", marks=pytest.mark.campaign)])
-async def test_a_computed_job_is_delivered_after_its_predecessor(tmp_path: Path, policy: str) -> None:
+async def test_computed_job_is_delivered_after_its_predecessor(tmp_path: Path, policy: str) -> None:
     grid = Grid(tmp_path)
     try:
         await grid.start_master(

@@ -1,6 +1,6 @@
-"""What an owner keeps of the computer in each layout that desktops use, and how soon it is theirs again.
+"""The owner's share of the computer in each layout that desktops use, and the time until tasks are frozen.
 
-These are measurements, for a computer that does nothing else: the long run says what was measured (`-s` shows it).
+These are measurements for an otherwise idle computer; the long run prints the results (`-s` shows them).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from tests.worker.presence.witnesses import move_mouse, x_server
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900), pytest.mark.skipif(bool(missing()), reason=missing())]
 LEAST_SHARE = 0.97
 MOST_S = 0.3
-"""From an owner's input until no task runs, of 99 in 100 rounds."""
+"""99th percentile of the time from an owner's input until no task runs."""
 ROUNDS = 30
 KEYS_HIDDEN_S = 8
-"""Linux shows in which eight seconds something was typed at a terminal, and no more; tasks run again sooner here."""
+"""Linux shows input at a terminal only with a resolution of 8 s; tasks resume sooner in these tests."""
 KERNEL_TICK_S = 0.02
-"""By which the clock that the kernel stamps files with may be late, and more."""
+"""Upper bound for the lag of the kernel's clock of file times."""
 MEASURED_S = 10.0
 DESK = {"LOOPLINE_IDLE_S": "1", "LOOPLINE_LEAVE_MEMORY_BYTES": "0", "LOOPLINE_ON_BATTERY": "1"}
 HOG = f"exec {sys.executable} -I -S -c 'while True: pass'"
 NICE = 10
-"""Of an installed unit."""
+"""Nice value of an installed unit."""
 
 
 @pytest.mark.parametrize("policy", ["when-idle", "spare"])
 @pytest.mark.parametrize("name", LAYOUTS)
-async def test_the_owner_keeps_nearly_all(tmp_path: Path, name: str, policy: str) -> None:
-    """Programs on all cores beside tasks on all cores, from the moment that they begin; nobody moves the mouse."""
+async def test_owners_programs_get_nearly_all_cpu_time(tmp_path: Path, name: str, policy: str) -> None:
+    """The owner's programs and tasks both use all cores from the start, without any input."""
     with x_server() as display, layout(name) as (ours, owners):
         async with running(tmp_path) as grid:
             tasks = await _tasks_run(grid, ours, DESK | display | {"LOOPLINE_POLICY": policy})
@@ -63,8 +63,8 @@ async def test_the_owner_keeps_nearly_all(tmp_path: Path, name: str, policy: str
 
 @pytest.mark.parametrize("kind", ["mouse", "key", "terminal"])
 @pytest.mark.parametrize("is_busy", [True, False], ids=["busy owner", "idle owner"])
-async def test_an_input_freezes_all_tasks_in_time(tmp_path: Path, kind: str, is_busy: bool) -> None:
-    """The worker is where the unit of a user has it; a busy owner's programs want all cores, in their own session."""
+async def test_input_freezes_all_tasks_in_time(tmp_path: Path, kind: str, is_busy: bool) -> None:
+    """The worker runs like a user's unit; a busy owner's programs use all cores in their own session."""
     desk, steps_s = (
         DESK | {"LOOPLINE_HEED_LOAD": "0", "LOOPLINE_GRACE_S": "3600"},
         KEYS_HIDDEN_S * (kind == "terminal"),
@@ -84,22 +84,22 @@ async def test_an_input_freezes_all_tasks_in_time(tmp_path: Path, kind: str, is_
             assert quantile(took, 0.99) < MOST_S
 
 
-async def test_tasks_stand_still_where_the_witness_dies(tmp_path: Path) -> None:
-    """An X server that is killed says no more whether somebody is there: it is taken for the owner's return."""
+async def test_tasks_are_frozen_when_the_x_server_dies(tmp_path: Path) -> None:
+    """A killed X server no longer reports input, which counts as the owner's return."""
     desk = DESK | {"LOOPLINE_HEED_LOAD": "0", "LOOPLINE_GRACE_S": "3600"}
     async with running(tmp_path) as grid:
         with x_server() as display:
             tasks = await _tasks_run(grid, None, desk | display)
 
-        async def stand_still() -> bool:
+        async def are_frozen() -> bool:
             return all(map(is_frozen, tasks))
 
-        await wait_for("the tasks to stand still", stand_still, seconds=20)
+        await wait_for("the tasks to stand still", are_frozen, seconds=20)
         await _cancel_all(grid)
 
 
 async def _tasks_run(grid: Grid, group: Path | None, settings: dict[str, str]) -> list[int]:
-    """Start a worker in a group, with a task that never rests for each core; return their processes."""
+    """Start a worker in a group, with one busy task per core; return their processes."""
     await grid.start_worker("desk", slots=CORES, owner=settings)
     pid = grid.workers["desk"].pid
     enter(group, pid)
@@ -119,9 +119,9 @@ async def _tasks_run(grid: Grid, group: Path | None, settings: dict[str, str]) -
 
 
 async def _freeze(tasks: list[int], act: Callable[[], object], steps_s: int) -> float:
-    """Return the seconds from just before an input until every task stands still.
+    """Return the seconds from just before an input until all tasks are frozen.
 
-    ``steps_s``: inputs are seen once in each such step of the clock.
+    ``steps_s``: the resolution of the clock that shows inputs.
     """
     step = time.time() // steps_s if steps_s else 0.0
 
@@ -129,7 +129,7 @@ async def _freeze(tasks: list[int], act: Callable[[], object], steps_s: int) -> 
         return not any(map(is_frozen, tasks))
 
     await wait_for("tasks to go on", run, seconds=300)
-    last = time.monotonic() + random.uniform(0.2, 0.6)  # not in step with the worker's looks
+    last = time.monotonic() + random.uniform(0.2, 0.6)  # out of phase with the worker's polling
 
     async def is_time() -> bool:
         return time.monotonic() > last and (not steps_s or (time.time() - KERNEL_TICK_S) // steps_s > step)
@@ -138,14 +138,14 @@ async def _freeze(tasks: list[int], act: Callable[[], object], steps_s: int) -> 
     began = time.monotonic()
     act()
     while not all(map(is_frozen, tasks)):
-        assert time.monotonic() - began < 30, "the tasks go on"
+        assert time.monotonic() - began < 30, "the tasks resume"
         time.sleep(0.002)  # polls
     return time.monotonic() - began
 
 
 @contextmanager
 def _inputs(display: dict[str, str]) -> Iterator[dict[str, Callable[[], object]]]:
-    """What a person does, by name; somebody reads what is typed at the terminal."""
+    """Yield the inputs of a person by name; a reader consumes the terminal's input."""
     person, program = os.openpty()
     reader = subprocess.Popen(["cat"], stdin=program, stdout=subprocess.DEVNULL)
     moves = iter(range(10**6))

@@ -1,4 +1,4 @@
-"""A grid that is encrypted: with one line a computer or a user knows its master, and nobody else's."""
+"""An encrypted grid: a computer or user identifies the master by the pin in one line, and accepts no other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.live.grid import Grid
 from tests.warm import starting
 
 CALL = "import loopline\nwith loopline.Executor() as pool: print(sum(pool.map(abs, range(-3, 0))))"
-CODE = 3 * 2**20  # bytes that no Report carries
+CODE = 3 * 2**20  # more bytes than a Report carries
 
 
 def _environment(grid: Grid) -> dict[str, str]:
@@ -38,7 +38,7 @@ async def _run(grid: Grid, *command: str) -> tuple[int, str]:
     return running.returncode, out.decode()
 
 
-async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -> None:
+async def test_worker_and_user_accept_only_the_master_of_their_line(tmp_path: Path) -> None:
     async with running(tmp_path, "--tls", "on") as grid:
         (tmp_path / "home").mkdir()
         made = await grid.client().create_join_token(uses=1, expires_s=600)
@@ -52,9 +52,11 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
 
         spec = JobSpec(command=["sh", "-c", f"head -c {CODE} /dev/zero | tee big"], outputs=["big"])
         job = (await grid.client().submit(spec)).id
-        assert (await grid.ended(job)).state == "succeeded"  # files went up, over TLS too
+        assert (await grid.ended(job)).state == "succeeded"  # files were uploaded over TLS
 
-        assert list((grid.data_dir / "certificates" / "workers").iterdir()), "it has shown a certificate of its own"
+        assert list((grid.data_dir / "certificates" / "workers").iterdir()), (
+            "the worker has shown its own certificate"
+        )
         token = await grid.client().create_token("ann", "user")
         wrong = LoginLine(token.address, token.secret, "0" * 64)
         code, said = await _loopline(grid, "login", str(wrong))
@@ -68,11 +70,11 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
 
         await grid.kill_master()
         shutil.rmtree(grid.data_dir / "certificates")
-        (grid.data_dir / "certificates.is-lost").touch()  # as it says when it is started without
+        (grid.data_dir / "certificates.is-lost").touch()  # as its hint says without a line
         await grid.start_master("--tls", "on")
         made = await grid.client().create_join_token(uses=1, expires_s=600)
         assert made.fingerprint != token.fingerprint
         line = str(JoinLine(made.address, made.secret, made.fingerprint))
         assert (await _loopline(grid, "join", line, "--no-sandbox"))[0] == 0
-        await grid.connected("pc-1")  # which believes the CA of the new line, under the name that it has
+        await grid.connected("pc-1")  # which accepts the CA of the new line, under its old name
         assert (await grid.ended(await grid.submit("true"))).state == "succeeded"

@@ -1,4 +1,4 @@
-"""Engines of other programs as gangs of a real grid: a Dask cluster, and an MPI program of Open MPI's."""
+"""Other engines as gangs on a real grid: a Dask cluster, and an MPI program with Open MPI."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ mpi.MPI_Finalize()
 
 
 @pytest.mark.campaign
-async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> None:
+async def test_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> None:
     await with_workers(grid, "ant", "bee", settings={"LOOPLINE_SANDBOX": "auto"})
     said, code = await run(grid, "run", "dask", "--python", sys.executable, "--", sys.executable, "-c", DASK_CLIENT)
     assert code == 0, said
@@ -53,7 +53,7 @@ async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> 
 
 
 @pytest.mark.campaign
-async def test_workers_without_dask_say_so(grid: Grid) -> None:
+async def test_missing_dask_on_workers_is_reported(grid: Grid) -> None:
     show = {"LOOPLINE_SANDBOX": "auto", "LOOPLINE_SANDBOX_SHOWS": str(grid.folder)}
     await with_workers(grid, "ant", "bee", settings=show)
     lacking = grid.folder / "python-without-dask"
@@ -65,7 +65,7 @@ async def test_workers_without_dask_say_so(grid: Grid) -> None:
 
 
 @pytest.mark.campaign
-async def test_interpreter_that_workers_do_not_have_is_named(grid: Grid) -> None:
+async def test_missing_interpreter_on_workers_is_named(grid: Grid) -> None:
     await with_workers(grid, "ant", "bee", settings={"LOOPLINE_SANDBOX": "auto"})
     said, code = await run(grid, "run", "dask", "--python", "/nowhere/python", "--", "true")
     assert code == 1
@@ -86,8 +86,8 @@ async def run(grid: Grid, *words: str) -> tuple[str, int | None]:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(shutil.which("orted") is None, reason="needs Open MPI: apt install openmpi-bin")
-async def test_an_mpi_program_runs_on_the_members_without_ssh(grid: Grid) -> None:
-    """Each process finds the program, an input of the job, in its own member's folder: it sees no other one."""
+async def test_mpi_program_runs_on_the_members_without_ssh(grid: Grid) -> None:
+    """Each process finds the program, an input of the job, in its own member's folder, the only one that it sees."""
     await with_workers(grid, "ant", "bee", "cat", settings={"LOOPLINE_SANDBOX": "auto"})
     client = grid.client()
     program = grid.folder / "program.py"

@@ -1,4 +1,4 @@
-"""Software that jobs bring along: built once by real uv on a real worker, in the sandbox; a real image, unpacked."""
+"""Software of jobs: environments built by real uv on a real worker in the sandbox, and an unpacked real image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION = "from greeting import HELLO; import sys; print(HELLO, sys.prefix)"
 
 
 def wheel(folder: Path, version: str) -> None:
-    """A package that no index has, in a folder that serves as one."""
+    """A package that exists only in a folder, which serves as the index."""
     folder.mkdir(exist_ok=True)
     name = f"greeting-{version}"
     with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
@@ -51,9 +51,7 @@ async def outputs(grid: Grid, job: int) -> set[str]:
     return {result.stdout or "" async for result in grid.client().results(job)}
 
 
-async def test_tasks_of_all_jobs_with_one_list_share_an_environment_which_outlives_the_worker(
-    grid: Grid, tmp_path: Path
-) -> None:
+async def test_jobs_with_equal_packages_share_an_environment_across_restarts(grid: Grid, tmp_path: Path) -> None:
     await start(grid, tmp_path)
     first = await run(grid, ["greeting"], tasks=4)
     assert (await grid.ended(first)).tasks.succeeded == 4
@@ -67,7 +65,7 @@ async def test_tasks_of_all_jobs_with_one_list_share_an_environment_which_outliv
     assert len(list((tmp_path / "ant" / "environments").iterdir())) == 1
 
 
-async def test_packages_serve_functions_cannot_be_changed_and_their_lack_is_told(grid: Grid, tmp_path: Path) -> None:
+async def test_environment_serves_functions_and_is_read_only(grid: Grid, tmp_path: Path) -> None:
     await start(grid, tmp_path)
     spoiling = await run(grid, ["greeting"], "import greeting; open(greeting.__file__, 'a').write('#')")
     lacking = await run(grid, ["greeting==2.0"], tasks=3)
@@ -79,7 +77,7 @@ async def test_packages_serve_functions_cannot_be_changed_and_their_lack_is_told
     (reason,) = {task.reason async for task in grid.client().tasks(lacking)}
     assert reason.startswith("its environment cannot be made: ")
     assert "greeting==2.0" in reason
-    assert len(list((tmp_path / "ant" / "environments").iterdir())) == 1  # of the others, nothing is left
+    assert len(list((tmp_path / "ant" / "environments").iterdir())) == 1  # no file of the failed ones is left
 
 
 async def serves_functions(grid: Grid) -> None:
@@ -98,8 +96,10 @@ async def serves_functions(grid: Grid) -> None:
 
 
 @pytest.mark.campaign
-async def test_a_build_that_was_killed_with_its_agent_begins_again(grid: Grid, tmp_path: Path) -> None:
-    index = await asyncio.start_server(lambda reader, writer: asyncio.sleep(600), "127.0.0.1")  # it never answers
+async def test_build_killed_with_its_agent_starts_again(grid: Grid, tmp_path: Path) -> None:
+    index = await asyncio.start_server(
+        lambda reader, writer: asyncio.sleep(600), "127.0.0.1"
+    )  # this index never answers
     port = index.sockets[0].getsockname()[1]
     settings = {"UV_DEFAULT_INDEX": f"http://127.0.0.1:{port}/simple", "UV_HTTP_TIMEOUT": "600"}
     await grid.start_worker("ant", settings=settings)
@@ -119,7 +119,7 @@ async def test_a_build_that_was_killed_with_its_agent_begins_again(grid: Grid, t
 
 @pytest.mark.campaign
 @pytest.mark.skipif(not shutil.which("podman") or not shutil.which("bwrap"), reason="needs podman and bubblewrap")
-async def test_a_task_runs_in_an_image(grid: Grid, tmp_path: Path) -> None:
+async def test_task_runs_in_an_image(grid: Grid, tmp_path: Path) -> None:
     storage = tmp_path / "storage.conf"
     storage.write_text(
         f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/images"\nrunroot = "{tmp_path}/running"\n'
@@ -133,7 +133,7 @@ async def test_a_task_runs_in_an_image(grid: Grid, tmp_path: Path) -> None:
     spec = JobSpec(command=["sh", "-c", script], max_attempts=1)
     spec = await spec_with_software(client, spec, None, allow_builds=False, image="localhost/tiny:1")
     job = (await client.submit(spec)).id
-    assert (await grid.ended(job)).state is JobState.FAILED  # its last words write to what it may only read
+    assert (await grid.ended(job)).state is JobState.FAILED  # its last command writes to a read-only file
     (result,) = [result async for result in client.results(job)]
     lines = (result.stdout or "").splitlines()
     assert lines[0] == "from the image hello"
@@ -142,7 +142,7 @@ async def test_a_task_runs_in_an_image(grid: Grid, tmp_path: Path) -> None:
 
 
 def image(folder: Path, environment: dict[str, str]) -> None:
-    """Make an image of a shell with its libraries, and a file."""
+    """Build an image of a shell with its libraries, and a file."""
     shell = os.path.realpath("/bin/sh")
     said = subprocess.run(["ldd", shell], capture_output=True, text=True, check=True).stdout.split()
     libraries = [word for word in said if word.startswith("/")]

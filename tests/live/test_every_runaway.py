@@ -1,4 +1,4 @@
-"""Every way for a task to run away, in each sandbox and without one: it is stopped, and nobody beside it suffers."""
+"""Every kind of runaway task, in each sandbox and without one: it is stopped, and its neighbours are unaffected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sandboxes import needs_bubblewrap
 pytestmark = [pytest.mark.campaign, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
 MIB = 2**20
 MOST_MEMORY, MOST_DISK = 350 * MIB, 260 * MIB
-"""What a task may have been seen with that is allowed 300 MiB of memory, and 200 MiB on disk."""
+"""Upper bounds of observed use for a task with limits of 300 MiB of memory and 200 MiB on disk."""
 LIMITS = {
     "LOOPLINE_TASK_MEMORY_BYTES": str(300 * MIB),
     "LOOPLINE_SCRATCH_LIMIT_BYTES": str(200 * MIB),
@@ -68,8 +68,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_each_is_stopped_within_its_limits(tmp_path: Path, kind: str) -> None:
-    """One after the other beside one good task."""
+async def test_each_runaway_is_stopped_near_its_limits(tmp_path: Path, kind: str) -> None:
+    """One after another, beside one good task."""
     async with running(tmp_path, "--order", "none") as grid:
         grid.sandbox = kind
         network = {"LOOPLINE_SANDBOX_NETWORK": "all"} if kind == "bubblewrap" else {}

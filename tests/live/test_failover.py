@@ -1,4 +1,4 @@
-"""PostgreSQL fails over to a server that was behind: what is lost is never taken for what comes after."""
+"""PostgreSQL fails over to a server that was behind: lost jobs are never confused with later ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def runs(grid: Grid, job: int) -> None:
 
 
 class Failover:
-    """A master on two servers, with a job under way that waits for a gate."""
+    """A master on two servers, with a running job that waits for a gate."""
 
     def __init__(self, grid: Grid, server: Server) -> None:
         self.grid, self.server, self.gate = grid, server, grid.gate()
@@ -55,7 +55,7 @@ class Failover:
         await runs(self.grid, self.job)
 
     async def name(self, follower: Server) -> None:
-        """Have the master know both servers, of which the primary is taken."""
+        """Restart the master with the addresses of both servers; it uses the primary."""
         await self.grid.kill_master()
         url = f"{self.server.url},{follower.url.rpartition('@')[2]}/postgres"
         await self.grid.start_master("--database-url", url)
@@ -63,7 +63,7 @@ class Failover:
         self._pid = self.grid.master.pid
 
     async def over(self, lives: int) -> None:
-        """The master has gone on, and begun another life so often; the job ends."""
+        """Check that the master continued with ``lives`` new lives, and that the job ends."""
         self.gate.open()
         assert (await self.grid.ended(self.job)).state is JobState.SUCCEEDED
         assert self.grid.master
@@ -72,7 +72,7 @@ class Failover:
         assert (await self.grid.client().passing()).passings == 0
 
 
-async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(grid: Grid, primary: Server) -> None:
+async def test_attempts_of_a_lost_job_are_not_taken_for_another_jobs(grid: Grid, primary: Server) -> None:
     failover = Failover(grid, primary)
     await failover.start()
     with primary.follower() as follower:
@@ -91,7 +91,7 @@ async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(g
         assert (await grid.ended(new)).state is JobState.SUCCEEDED
 
 
-async def test_what_runs_goes_on_where_nothing_was_lost(grid: Grid, primary: Server) -> None:
+async def test_attempts_continue_after_a_failover_without_loss(grid: Grid, primary: Server) -> None:
     failover = Failover(grid, primary)
     await failover.start()
     with primary.follower() as follower:
@@ -99,8 +99,8 @@ async def test_what_runs_goes_on_where_nothing_was_lost(grid: Grid, primary: Ser
         await failover.name(follower)
         kept = await grid.submit(f"{failover.gate.wait}; echo kept", tasks=2)
         await runs(grid, kept)
-        await asyncio.to_thread(primary.end)  # it passes on all that it has
+        await asyncio.to_thread(primary.end)  # a clean shutdown replicates everything
         await promote(follower)
         await failover.over(lives=0)
         assert (await grid.ended(kept)).state is JobState.SUCCEEDED
-        assert [len(await grid.attempts(job)) for job in (failover.job, kept)] == [1, 2], "none ran again"
+        assert [len(await grid.attempts(job)) for job in (failover.job, kept)] == [1, 2], "no attempt ran again"

@@ -1,4 +1,4 @@
-"""What a user sees of tasks that fail, and does about them."""
+"""Failed tasks: what users see and can do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grid(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
-    """One grid for all tests here, of which each has its own jobs."""
+    """One grid for all tests here; each test has its own jobs."""
     async with running(tmp_path_factory.mktemp("grid")) as grid:
         grid.sandbox = "auto"
         await grid.start_worker("ant", slots=2)
@@ -34,7 +34,7 @@ async def failing(grid: Grid, count: int = 6, **more: object) -> int:
     return (await grid.client().submit(JobSpec.model_validate(spec | more))).id
 
 
-async def test_why_they_failed_is_told_of_each_and_of_all(grid: Grid) -> None:
+async def test_failures_are_explained_per_task_and_per_job(grid: Grid) -> None:
     job = await failing(grid)
     assert (await grid.ended(job)).tasks.failed == 3
     client = grid.client()
@@ -48,7 +48,7 @@ async def test_why_they_failed_is_told_of_each_and_of_all(grid: Grid) -> None:
     assert [reason.count for reason in told.reasons if reason.code == "failures"] == [3]
 
 
-async def test_one_of_them_is_run_again(grid: Grid) -> None:
+async def test_single_failed_task_can_be_run_again(grid: Grid) -> None:
     job = await failing(grid)
     await grid.ended(job)
     client = grid.client()
@@ -61,7 +61,7 @@ async def test_one_of_them_is_run_again(grid: Grid) -> None:
     assert (attempts, len(await grid.attempts(job))) == ([1, 2], 7)
 
 
-async def test_the_failed_ones_are_a_job_of_their_own(grid: Grid) -> None:
+async def test_failed_tasks_can_be_submitted_as_a_new_job(grid: Grid) -> None:
     job = await failing(grid, size=60.0)
     await grid.ended(job)
     found = await failed_of.read(grid.client(), job)
@@ -81,7 +81,7 @@ async def test_failing_task_runs_once_with_one_attempt_and_replicas(grid: Grid) 
     assert sorted(begun) == list(range(1, 21))
 
 
-async def test_a_job_that_fails_alike_is_stopped_and_says_so(grid: Grid) -> None:
+async def test_job_is_stopped_at_max_fails_with_an_explanation(grid: Grid) -> None:
     spec = {"command": ["sh", "-c", "exit 2"], "parameters": {"i": {"range": [1, 1000]}}, "max_attempts": 1}
     job = (await grid.client().submit(JobSpec.model_validate(spec | {"max_fails": "1%"}))).id
     view = await grid.ended(job)

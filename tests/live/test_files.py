@@ -1,4 +1,4 @@
-"""Files into and out of tasks, as a user has them: by the command line, on workers that are killed."""
+"""Input and output files of tasks over the command line, with workers that are killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sandbox_by_default(grid: Grid) -> None:
 
 
 async def loopline(grid: Grid, *words: str, folder: Path) -> Any:
-    """A command as its user types it, with its answer."""
+    """Run a command as a user types it, and return its JSON output."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     token = (grid.data_dir / "tokens" / "admin").read_text().strip()
     environment |= {
@@ -51,7 +51,7 @@ async def loopline(grid: Grid, *words: str, folder: Path) -> Any:
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Files that are not byte for byte the same on both sides."""
+    """Return the files that differ between both sides."""
     paths = {path.relative_to(side) for side in (one, other) for path in side.rglob("*") if path.is_file()}
     paths = {path for path in paths if not path.name.endswith((".out", ".err"))}
     assert paths
@@ -60,7 +60,7 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 @pytest.mark.campaign
-async def test_a_sweep_with_files_on_three_workers_of_which_one_is_killed(grid: Grid, tmp_path: Path) -> None:
+async def test_sweep_with_files_completes_when_worker_and_master_are_killed(grid: Grid, tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     (desk / "data" / "more").mkdir(parents=True)
     (desk / "data" / "table.csv").write_text("".join(f"{n},{n * n}\n" for n in range(500)))
@@ -87,38 +87,40 @@ async def test_a_sweep_with_files_on_three_workers_of_which_one_is_killed(grid: 
 
 
 def check_against_local(desk: Path) -> None:
-    """The same work, one task after the other, here."""
+    """Do the same work here, one task after another, and compare."""
     (desk / "here.sh").write_text(WORK.replace("echo noise > data/noise\n", ""))
     each = "mkdir -p local/$i; cd local/$i; ln -s ../../data data; sh ../../here.sh 0 $i; rm data"
     subprocess.run(["sh", "-ec", f"for i in $(seq $0); do ({each}); done", str(TASKS)], cwd=desk, check=True)
     assert differences(desk / "home", desk / "local") == []
 
 
-async def test_an_upload_goes_on_when_the_master_was_killed(grid: Grid, tmp_path: Path) -> None:
+async def test_upload_resumes_after_a_restart_of_the_killed_master(grid: Grid, tmp_path: Path) -> None:
     large = tmp_path / "large.bin"
     large.write_bytes(os.urandom(2**20) * 96)
-    told: list[int] = []
+    counts: list[int] = []
     begun = asyncio.Event()
 
-    def tell(count: int) -> None:
-        told.append(count)
-        if sum(told) > 2**23:
+    def count_bytes(count: int) -> None:
+        counts.append(count)
+        if sum(counts) > 2**23:
             begun.set()
 
-    upload = asyncio.create_task(files.upload(grid.client(), large, tell))
+    upload = asyncio.create_task(files.upload(grid.client(), large, count_bytes))
     await begun.wait()
     await grid.kill_master()
     assert not upload.done()
-    before = len(told)
+    before = len(counts)
     await grid.start_master()
     sha256 = await upload
-    assert sum(told) == large.stat().st_size
-    assert min(sum(told[:count]) for count in range(before, len(told))) > 0  # it did not begin anew
+    assert sum(counts) == large.stat().st_size
+    assert (
+        min(sum(counts[:count]) for count in range(before, len(counts))) > 0
+    )  # the upload did not start from scratch
     stored = grid.data_dir / "files" / sha256[:2] / sha256[2:]
     assert filecmp.cmp(stored, large, shallow=False)
 
 
-async def test_tasks_that_reach_for_what_is_not_theirs(grid: Grid) -> None:
+async def test_outputs_behind_links_are_not_followed(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     client = grid.client()
     script = "ln -s /etc/passwd a.csv; ln -s /etc etc; ln -s . here; echo mine > b.csv"
@@ -142,7 +144,7 @@ async def test_task_without_its_outputs_fails_once_and_the_others_are_kept(grid:
     script = "mkdir out.zarr; touch out.zarr/.zgroup; echo 1 > a.CSV; echo 2 > log.txt; chmod +x log.txt"
     job = await grid.submit(script, outputs=["*.csv", "*.{txt,md}", "out.zarr"], max_attempts=3)
     assert (await grid.ended(job)).state is JobState.FAILED
-    (attempt,) = await grid.attempts(job)  # no other attempt
+    (attempt,) = await grid.attempts(job)  # no second attempt
     assert attempt.reason == "its outputs *.csv, *.md matched no file (found: a.CSV, log.txt, out.zarr/)"
     fetched = await loopline(grid, "fetch", str(job), "home", folder=tmp_path)
     assert (fetched["outputs"], fetched["failed"]) == (0, 1)
@@ -162,7 +164,7 @@ async def test_input_written_back_unchanged_is_an_output(grid: Grid, tmp_path: P
     assert [(tmp_path / "home" / task / "start.txt").read_text() for task in "12"] == ["1.0\n", "2.0\n"]
 
 
-async def test_program_over_files_is_one_line(grid: Grid, tmp_path: Path) -> None:
+async def test_program_runs_over_files_with_one_command(grid: Grid, tmp_path: Path) -> None:
     await grid.start_worker("ant", slots=2)
     for number in range(20):
         (tmp_path / f"{number}.txt").write_text(f"{number}\n")
@@ -174,10 +176,10 @@ async def test_program_over_files_is_one_line(grid: Grid, tmp_path: Path) -> Non
     await loopline(grid, "fetch", str(job), "home", folder=tmp_path)
     for number in range(20):
         said = (tmp_path / "home" / str(number + 1) / f"{number}.txt.out").read_text()
-        assert said == f"{number}.txt of {number}.txt\n", "each task finds its own file alone"
+        assert said == f"{number}.txt of {number}.txt\n", "each task sees only its own file"
 
 
-async def test_a_file_that_is_gone_from_the_master_fails_the_task_at_once(grid: Grid, tmp_path: Path) -> None:
+async def test_task_fails_at_once_if_the_master_lost_its_file(grid: Grid, tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("x")
     sha256 = await files.upload(grid.client(), file)

@@ -1,4 +1,4 @@
-"""What a task writes is read while it writes it, wherever it runs, and to its end."""
+"""Output of a task can be followed while it is written, on any worker, to its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.live.grid import Grid
 
 
 async def until(pieces: AsyncIterator[bytes], end: bytes) -> bytes:
-    """What comes up to and with ``end``."""
+    """Return the output up to and including ``end``."""
     seen = b""
     async with asyncio.timeout(30):
         while not seen.endswith(end):
@@ -23,11 +23,11 @@ async def rest(pieces: AsyncIterator[bytes]) -> bytes:
         return b"".join([piece async for piece in pieces])
 
 
-async def test_output_is_read_as_it_is_written_also_over_a_restart_of_the_master(grid: Grid) -> None:
+async def test_output_is_followed_across_a_restart_of_the_master(grid: Grid) -> None:
     await grid.start_worker("ant")
     first, second = grid.gate("first"), grid.gate("second")
     job = await grid.submit(f"echo one; {first.wait}; seq 5000; echo two; {second.wait}; echo three")
-    pieces = grid.client().output(TaskId(job, 1), follow=True)  # asked for before it has begun
+    pieces = grid.client().output(TaskId(job, 1), follow=True)  # requested before the task starts
     assert await until(pieces, b"one\n") == b"one\n"
     first.open()
     numbers = "".join(f"{n}\n" for n in range(1, 5001)).encode()
@@ -40,7 +40,7 @@ async def test_output_is_read_as_it_is_written_also_over_a_restart_of_the_master
     assert await rest(again) == b"one\n" + numbers + b"two\nthree\n"
 
 
-async def test_a_reader_is_told_when_another_attempt_goes_on(forgetful_grid: Grid) -> None:
+async def test_reader_is_notified_when_another_attempt_continues(forgetful_grid: Grid) -> None:
     grid = forgetful_grid
     await grid.start_worker("ant")
     gate = grid.gate()

@@ -1,4 +1,4 @@
-"""Functions on a real grid: the Executor, what outlives its program, and what becomes of the interpreters."""
+"""Functions on a real grid: the Executor, maps that outlive their program, and the interpreters."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def wait_for_file(path: str) -> str:
 
     pathlib.Path(f"{path}.{time.monotonic_ns()}").touch()
     while not pathlib.Path(path).exists():
-        time.sleep(0.02)  # on the worker, until the test makes the file
+        time.sleep(0.02)  # on the worker, until the test creates the file
     return path
 
 
-async def test_calls_of_executors_run_side_by_side_under_order_hold(grid: Grid) -> None:
-    """Each is a job row of one task, and none waits for another, in this executor or in another program's."""
+async def test_calls_of_executors_run_concurrently_under_order_hold(grid: Grid) -> None:
+    """Each call is a job of one task, and none waits for another of this or another program's executor."""
     await grid.start_worker("ant", slots=4)
     gate = grid.folder / "gate"
     async with executor(grid, size=10.0) as one, executor(grid, size=10.0) as other:
@@ -104,7 +104,7 @@ async def test_calls_of_executors_run_side_by_side_under_order_hold(grid: Grid) 
     assert (report.completions, report.passings, report.excused) == (0, 0, {}), "sessions are not audited"
 
 
-async def test_executor_with_order_hold_submits_jobs_of_their_own(grid: Grid) -> None:
+async def test_executor_with_order_hold_submits_separate_jobs(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     async with executor(grid, order="hold") as pool:
         assert await result(pool.submit(abs, -1)) == 1
@@ -113,7 +113,7 @@ async def test_executor_with_order_hold_submits_jobs_of_their_own(grid: Grid) ->
     assert {(job.order, job.spec.session) for job in details} == {(Order.HOLD, None), (Order.DELIVER, None)}
 
 
-async def test_a_map_outlives_its_program_and_the_master(grid: Grid) -> None:
+async def test_map_outlives_its_program_and_the_master(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     await grid.connected("ant")
     gate = grid.gate()
@@ -134,22 +134,22 @@ async def test_a_map_outlives_its_program_and_the_master(grid: Grid) -> None:
     await grid.ended(job)
 
 
-async def test_arguments_and_values_of_every_size_come_home(grid: Grid) -> None:
-    """Around powers of two, and around every limit that they pass on their way."""
+async def test_arguments_and_values_of_any_size_are_returned(grid: Grid) -> None:
+    """Sizes around powers of two and around every limit on their way."""
     await grid.start_worker("ant", slots=2)
     borders = {LONGEST_INLINE_BYTES, INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, *(2**n for n in range(9, 19))}
     sizes = [border - overhead + by for border in sorted(borders) for overhead in (0, 30) for by in range(-20, 20, 7)]
     contents = [bytes([size % 256]) * size for size in sizes]
     async with executor(grid) as one:
-        assert await result(one.submit(bytes, b"")) == b"", "the next call goes at once"
+        assert await result(one.submit(bytes, b"")) == b"", "the next call is sent at once"
         for content in contents[::6]:
             assert await result(one.submit(bytes, content)) == content
         for chunk in (1, 4):
             assert await asyncio.to_thread(lambda by=chunk: list(one.map(bytes, contents, chunksize=by))) == contents
 
 
-async def test_calls_come_home(grid: Grid) -> None:
-    """Values, exceptions with their traceback, crashes; each call with its own output; sessions apart."""
+async def test_results_of_calls_are_returned(grid: Grid) -> None:
+    """Values, exceptions with tracebacks, crashes; separate output for each call; separate sessions."""
     await grid.start_worker("ant")
 
     def fail(seed: int) -> None:
@@ -172,7 +172,7 @@ async def test_calls_come_home(grid: Grid) -> None:
             await result(one.submit(lambda: os._exit(3)))
         assert await result(one.submit(pow, 2, 5)) == 32, "the next call gets a fresh interpreter"
         squares = await asyncio.to_thread(lambda: list(one.map(lambda x: x * x, range(3000))))
-        assert squares == [x * x for x in range(3000)], "of many calls several share a task"
+        assert squares == [x * x for x in range(3000)], "several of many calls share a task"
         crashing = one.map(lambda x: os._exit(4) if x == 2 else x, range(4), chunksize=4)
         assert await asyncio.to_thread(lambda: [next(crashing), next(crashing)]) == [0, 1]
         with pytest.raises(loopline.CallError, match="exit code 4"):
@@ -182,7 +182,7 @@ async def test_calls_come_home(grid: Grid) -> None:
     await grid.stop_worker("ant")
 
 
-async def test_a_cancelled_future_kills_its_tree(grid: Grid) -> None:
+async def test_cancelled_future_kills_its_process_tree(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
 
     def hang(_: int) -> None:
@@ -194,7 +194,7 @@ async def test_a_cancelled_future_kills_its_tree(grid: Grid) -> None:
 
     async with executor(grid) as grid_executor:
         futures = [grid_executor.submit(hang, number) for number in range(3)]
-        jobs = {(await submitted(future)).job for future in futures}  # of calls submitted one by one, one or several
+        jobs = {(await submitted(future)).job for future in futures}  # one job or several
 
         async def two_run() -> bool:
             states = [attempt.state for job in jobs for attempt in await grid.attempts(job)]
@@ -207,8 +207,8 @@ async def test_a_cancelled_future_kills_its_tree(grid: Grid) -> None:
         await grid.no_processes()
 
 
-async def test_a_loser_dies_with_its_interpreter(grid: Grid) -> None:
-    """Of two replicas of a call, the one that can end does; the other is killed where it stands."""
+async def test_losing_replica_dies_with_its_interpreter(grid: Grid) -> None:
+    """One of two replicas of a call can end; the other is killed during its call."""
     gate = grid.gate()
 
     def win_on_bee(gate: str) -> str:
@@ -239,7 +239,7 @@ async def test_a_loser_dies_with_its_interpreter(grid: Grid) -> None:
 
 
 @pytest.mark.campaign
-async def test_a_sweep_of_the_simulator_on_the_grid(grid: Grid) -> None:
+async def test_sweep_of_the_simulator_runs_on_the_grid(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     small = ["no-passing", "--seeds", "2", "--jobs", "2", "--tasks", "4", "--pcs", "4", "--intervals", "50", "--json"]
     there, here = await asyncio.gather(simulate(grid, *small, "--grid"), simulate(grid, *small, "--processes", "1"))

@@ -1,4 +1,4 @@
-"""Gangs on a real grid: members that meet, one that is killed, an owner who returns, a master killed in between."""
+"""Gangs on a real grid: rendezvous, a killed member, a returning owner, a killed master."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def all_run(attempts: list[AttemptView], launch: int = 0, nodes: int = 3) -> boo
     return len(members) == nodes and all(one.state is AttemptState.RUNNING for one in members)
 
 
-async def test_members_meet_and_their_outputs_are_had_by_rank(grid: Grid) -> None:
-    """In the sandbox that is the default: all are on this loopback, which is closed to other tasks."""
+async def test_members_meet_and_outputs_are_stored_by_rank(grid: Grid) -> None:
+    """In the default sandbox: all members use this loopback, which is closed to other tasks."""
     await with_workers(grid, "ant", "bee", "cat", settings={"LOOPLINE_SANDBOX": "auto"})
     spec = JobSpec(command=[sys.executable, "-c", MEET], nodes=3, outputs=["*.txt"])
     job = (await grid.client().submit(spec)).id
@@ -91,7 +91,7 @@ async def test_outputs_of_a_failed_gang_are_kept_by_rank(grid: Grid) -> None:
     script = "echo $LOOPLINE_RANK > of.txt; test $LOOPLINE_RANK = 1 || exec sleep 600"
     job = await submit(grid, script, 2, outputs=["of.txt", "none.txt"])
     assert (await grid.ended(job)).state is JobState.FAILED
-    assert len(await grid.attempts(job)) == 2, "no other launch: an output is missing"
+    assert len(await grid.attempts(job)) == 2, "a missing output causes no second launch"
     assert [one.path for one in await outputs_of(grid.client(), TaskId(job, 1))] == ["1/of.txt"]
 
 
@@ -114,8 +114,8 @@ for act in (lambda: connects(("192.0.2.1", 9)), sends):
 """
 
 
-async def test_members_that_ask_for_the_network_have_it_between_them_alone(grid: Grid) -> None:
-    """A worker with ``sandbox_network = gangs`` gives it to nobody else; one with ``none`` is named as refusing."""
+async def test_members_that_request_the_network_have_it_only_among_themselves(grid: Grid) -> None:
+    """A worker with ``sandbox_network = gangs`` gives it to gangs only; one with ``none`` is named as refusing."""
     if without_bubblewrap() or not connect_filter.is_possible():
         pytest.skip("no bubblewrap here, or no notifications of seccomp")
     walls = {"LOOPLINE_SANDBOX": "bubblewrap", "LOOPLINE_ADDRESS": own_address()}
@@ -128,7 +128,7 @@ async def test_members_that_ask_for_the_network_have_it_between_them_alone(grid:
     assert await text(client, job, 0) == "met 1\n"
     assert {one.worker for one in await grid.attempts(job)} == {"ant", "bee"}
     plain = (await client.submit(JobSpec(command=["true"], nodes=2))).id
-    assert (await grid.ended(plain)).state is JobState.SUCCEEDED, "without the network, the same workers run it too"
+    assert (await grid.ended(plain)).state is JobState.SUCCEEDED, "the same workers run it without the network"
     alone = (await client.submit(JobSpec(command=["true"], requires=asks))).id
     assert "it needs the network" in (await client.explain(alone)).sentence
     larger = (await client.submit(talks.model_copy(update={"nodes": 3}))).id
@@ -137,7 +137,7 @@ async def test_members_that_ask_for_the_network_have_it_between_them_alone(grid:
         await client.cancel(waiting)
 
 
-async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid) -> None:
+async def test_killed_member_ends_the_launch_as_one_failure(grid: Grid) -> None:
     await with_workers(grid, "ant", "bee", "cat")
     gate = grid.gate()
     job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=2)
@@ -156,7 +156,7 @@ async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid)
 
 
 @pytest.mark.campaign
-async def test_an_agent_that_is_killed_moves_all_and_uses_none(grid: Grid) -> None:
+async def test_killed_agent_moves_the_gang_without_a_failure(grid: Grid) -> None:
     await grid.kill_master()
     await grid.start_master(*grid.flags, "--gang-grace-s", "0.5")
     await with_workers(grid, "ant", "bee", "cat", "dog")
@@ -170,7 +170,7 @@ async def test_an_agent_that_is_killed_moves_all_and_uses_none(grid: Grid) -> No
     assert (await grid.client().task(TaskId(job, 1))).failures == 0
 
 
-async def test_the_master_is_killed_between_prepare_and_commit(grid: Grid) -> None:
+async def test_gang_starts_after_the_master_is_killed_before_the_commit(grid: Grid) -> None:
     await with_workers(grid, "ant", "bee", "cat")
     grid.workers["cat"].send_signal(signal.SIGSTOP)
     job = await submit(grid, "echo $LOOPLINE_RANK")
@@ -186,7 +186,7 @@ async def test_the_master_is_killed_between_prepare_and_commit(grid: Grid) -> No
 
 
 @pytest.mark.campaign
-async def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_on(tmp_path: Path) -> None:
+async def test_gang_is_frozen_while_an_owner_uses_a_worker(tmp_path: Path) -> None:
     grid = Grid(tmp_path)
     try:
         await grid.start_master("--lease-s", "60", "--report-every-s", "0.5", "--gang-grace-s", "60")

@@ -1,4 +1,4 @@
-"""A function on a worker imports the user's modules, never ours under a common name."""
+"""A function on a worker imports the user's modules, never ours of the same name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.live.grid import Grid
 NAMES = ("shared", "master", "worker", "simulator", "migrations")
 
 
-async def test_a_function_that_imports_worker_does_not_get_ours(
+async def test_function_that_imports_worker_does_not_get_our_module(
     grid: Grid, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     users = tmp_path_factory.mktemp("users")
@@ -27,7 +27,7 @@ async def test_a_function_that_imports_worker_does_not_get_ours(
 
 
 async def imported(grid: Grid, environment: dict[str, str]) -> list[str]:
-    """Return what the imports find on the worker, in an interpreter with this environment."""
+    """Return the modules that imports find on the worker, in an interpreter with this environment."""
 
     def on_worker(names: tuple[str, ...]) -> list[str]:
         import importlib

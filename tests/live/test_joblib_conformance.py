@@ -1,4 +1,4 @@
-"""joblib's own tests of its backends, with a grid in the place of its processes."""
+"""joblib's own tests of its backends, with a grid in place of its processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECK = Path(__file__).with_name("joblib_conformance.py")
 @pytest.mark.campaign
 async def test_joblibs_own_tests_pass(grid: Grid) -> None:
     grid.sandbox = "auto"
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the path of a socket is short
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # socket paths must be short
         await grid.start_worker("ant", "--sandbox-show", folder, slots=2)
         await grid.connected("ant")
         token = (grid.data_dir / "tokens" / "admin").read_text().strip()

@@ -1,4 +1,4 @@
-"""One line on a new computer, and it is at work."""
+"""A new computer joins and works after one command."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.live.grid import Grid
 from tests.warm import starting
 
 
-async def test_a_computer_joins_and_works(grid: Grid) -> None:
+async def test_computer_joins_and_works(grid: Grid) -> None:
     made = await grid.client().create_join_token(uses=1, expires_s=600)
     line = str(JoinLine(made.address, made.secret))
     home = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     home |= {"HOME": str(grid.folder)}
-    for _ in range(2):  # the second time, as if the first answer had been lost
+    for _ in range(2):  # twice, as if the first response had been lost
         joining = await asyncio.create_subprocess_exec(
             *starting("loopline"), "join", line, "--name", "pc-1", cwd=grid.folder, env=home
         )

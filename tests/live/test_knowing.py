@@ -1,4 +1,4 @@
-"""What the grid learns, live: a broken worker goes into quarantine and comes back, over a restart."""
+"""Health on a real grid: a broken worker enters quarantine and returns, across a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def seen(grid: Grid, name: str) -> WorkerView:
     return next(worker for worker in [worker async for worker in grid.client().workers()] if worker.name == name)
 
 
-async def test_a_broken_worker_goes_into_quarantine_and_comes_back(tmp_path: Path) -> None:
+async def test_broken_worker_enters_quarantine_and_returns(tmp_path: Path) -> None:
     grid = Grid(tmp_path)
     try:
         flags = ("--policy", "turnaround", "--quarantine-s", "1", "--max-attempts", "4")
@@ -27,7 +27,7 @@ async def test_a_broken_worker_goes_into_quarantine_and_comes_back(tmp_path: Pat
         await grid.connected("good", "bad")
 
         async def is_barred() -> bool:
-            """It may take more than one job: the good worker may be quicker than the bad one."""
+            """More than one job may be needed: the good worker may be faster than the bad one."""
             job = await grid.ended(await grid.submit(script, tasks=12, name="x", max_replicas=1))
             assert job.state is JobState.SUCCEEDED, "one broken worker does not use up a task's attempts"
             assert job.size_source is SizeSource.PREDICTED
@@ -40,7 +40,7 @@ async def test_a_broken_worker_goes_into_quarantine_and_comes_back(tmp_path: Pat
         await grid.start_master()
 
         async def is_back() -> bool:
-            """On trial at first, and as good as any other after a success. Of many at once not all count."""
+            """It gets one attempt at a time until a success; not all concurrent successes count."""
             await grid.ended(await grid.submit(script, tasks=12, name="x", max_replicas=1))
             bad, (program,) = await seen(grid, "bad"), [one async for one in grid.client().programs()]
             return bad.quarantine is None and not bad.half_open and bad.health > 0 and "bad" in program.workers

@@ -1,6 +1,6 @@
-"""A lab's network in namespaces, with shaped links: what each cable carries. Needs root and iproute2.
+"""A lab's network in namespaces with shaped links: the traffic on each cable. Needs root and iproute2.
 
-Neighbours in name are at different switches, so that a line of workers by name would cross the cable again and again.
+Workers adjacent by name are at different switches, so a pipeline ordered by name would cross the cable many times.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def brought(case: Case) -> Measured:
 
 
 @pytest.mark.parametrize("knows", ["measured", "written"])
-def test_a_file_leaves_the_master_once_and_crosses_the_cable_once_each_way(knows: str) -> None:
+def test_file_leaves_the_master_once_and_crosses_the_cable_once(knows: str) -> None:
     found = brought(Case(knows, knows=knows))  # type: ignore[arg-type]
     assert found.master <= 1.2
     assert found.a_to_b <= 1.2
     assert found.b_to_a <= 1.2
 
 
-def test_a_worker_that_is_killed_halfway_costs_the_others_nothing_but_what_it_had_not_passed_on() -> None:
+def test_killed_worker_costs_others_only_its_unforwarded_pieces() -> None:
     found = brought(Case("killed", knows="written", fault="worker killed"))
     assert found.expected == WORKERS - 1
     assert found.replanned_s is not None
@@ -46,16 +46,16 @@ def test_a_worker_that_is_killed_halfway_costs_the_others_nothing_but_what_it_ha
     assert found.a_to_b <= 1.3
 
 
-def test_transfers_under_way_go_on_without_the_master() -> None:
+def test_running_transfers_continue_without_the_master() -> None:
     found = brought(Case("alone", knows="written", fault="master killed"))
     assert found.expected == WORKERS
 
 
-def test_a_cable_that_loses_half_is_planned_with_what_it_has_left() -> None:
+def test_plan_adapts_to_a_cable_that_lost_half_its_capacity() -> None:
     assert brought(Case("halved", knows="written", fault="cable halved")).replanned_s is not None
 
 
-def test_a_lab_that_is_told_to_stop_leaves_no_namespace_behind(tmp_path: Path) -> None:
+def test_stopped_lab_leaves_no_namespace_behind(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",

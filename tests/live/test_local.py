@@ -1,4 +1,4 @@
-"""A grid on this computer that belongs to one program: it answers, and nothing of it outlives the program."""
+"""A local grid of one program: it works, and no part of it outlives the program."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ import loopline
 grid = loopline.Executor.local(slots=1, name="powers")
 print(list(grid.map(pow, range(5), range(5))), flush=True)
 print([future.result() for future in grid.attach("powers")], flush=True)
-"""  # which leaves it to the program's end
+"""  # cleaned up when the program ends
 
 
 @contextmanager
 def local_grid(home: Path) -> Iterator[tuple[psutil.Process, dict[str, Any]]]:
-    """Run ``loopline local`` for a user with this home; give its process and what it said."""
+    """Run ``loopline local`` for a user with this home; yield its process and its output."""
     command = [sys.executable, "-m", "loopline", "local", "--slots", "1", "--json"]
     with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout
@@ -56,7 +56,7 @@ def local_grid(home: Path) -> Iterator[tuple[psutil.Process, dict[str, Any]]]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Of an operator, whose shell is for another grid, which is encrypted."""
+    """The environment of an operator whose shell is set up for another, encrypted grid."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LOOPLINE_", "XDG_"))}
     theirs = home / "tokens"
     theirs.mkdir(exist_ok=True)
@@ -78,8 +78,10 @@ _LONG = [pytest.param(end, marks=pytest.mark.campaign) for end in ("interrupted"
 
 
 @pytest.mark.parametrize("end", ["killed", *_LONG])
-async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # where a client looks for the token, which nobody gives it
+async def test_grid_of_one_command_ends_with_the_command(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where a client finds the token without being given it
     for name in [name for name in os.environ if name.startswith(("LOOPLINE_", "XDG_"))]:
         monkeypatch.delenv(name)
     with local_grid(tmp_path) as (command, said):
@@ -95,18 +97,18 @@ async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monk
         to_end = everything[0] if end == "caretaker killed" else command
         to_end.send_signal(signal.SIGINT if end == "interrupted" else signal.SIGKILL)
         code = await asyncio.to_thread(command.wait, 60)
-        if end == "interrupted":  # nothing goes on behind the user's back
+        if end == "interrupted":  # no process continues unnoticed
             assert code == 130
             assert not any(process.is_running() and process.status() != "zombie" for process in everything)
-        if end == "caretaker killed":  # nobody is left to remove the folder
+        if end == "caretaker killed":  # no process is left to remove the folder
             shutil.rmtree(tmp_path / ".local/share/loopline/local", ignore_errors=True)
         await nothing_is_left(everything, tmp_path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep no port for a daemon that is to come")
-def test_a_port_is_kept_for_the_daemon_that_is_to_listen_there_and_given_to_nobody_else() -> None:
+def test_reserved_port_can_be_used_only_by_its_daemon() -> None:
     mine = reserved()
-    assert reserved(mine.number).number != mine.number, "of two grids that start at once"
+    assert reserved(mine.number).number != mine.number, "two grids that start at once get different ports"
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", mine.number))
     with socket.create_server(("127.0.0.1", mine.number)):
@@ -118,8 +120,8 @@ def test_a_port_is_kept_for_the_daemon_that_is_to_listen_there_and_given_to_nobo
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])  # by a service manager; by anything
-async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])  # as a service manager stops it; killed
+async def test_stopped_grid_ends_its_command_and_all_descendants(number: int, tmp_path: Path) -> None:
     child = tmp_path / "child"
     words = ["sh", "-c", f"sleep 600 & echo $! > {child}.new && mv {child}.new {child}; wait"]
     local = psutil.Popen(
@@ -130,21 +132,21 @@ async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(numb
         return psutil.Process(int(child.read_text())) if child.exists() else None
 
     grandchild = await wait_for("the command to run", started)
-    local.send_signal(number)  # to this process alone
+    local.send_signal(number)  # only to this process
     await asyncio.to_thread(local.wait, 60)
     await nothing_is_left([grandchild], tmp_path)
 
 
-def test_a_program_beside_a_grid_is_told_nothing_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_a_local_grid_names_no_other_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOPLINE_TOKEN", "LOOPLINE_CA_FILE", "LOOPLINE_MASTER"):
         monkeypatch.setenv(name, "another grid's")
     port = reserved()
-    told = LocalGrid(Path("folder"), port).environment()
+    variables = LocalGrid(Path("folder"), port).environment()
     port.release()
-    assert "another grid's" not in told.values()
+    assert "another grid's" not in variables.values()
 
 
-def test_the_ca_beside_a_token_is_of_that_token_alone(tmp_path: Path) -> None:
+def test_ca_file_beside_a_token_applies_only_to_that_token(tmp_path: Path) -> None:
     (tmp_path / "admin").write_text("theirs", "utf-8")
     (tmp_path / "ca.pem").write_text("their CA", "utf-8")
     settings = ClientSettings(token_file=tmp_path / "admin")
@@ -152,7 +154,7 @@ def test_the_ca_beside_a_token_is_of_that_token_alone(tmp_path: Path) -> None:
     assert settings.model_copy(update={"token": SecretStr("mine")}).find_ca() == ""
 
 
-def test_an_executor_with_a_grid_of_its_own(tmp_path: Path) -> None:
+def test_executor_can_have_its_own_grid(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
     command = [sys.executable, str(script)]

@@ -1,4 +1,4 @@
-"""Looking at a grid from a terminal: what runs, and who used what."""
+"""Views of a grid in a terminal: running jobs and used CPU time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def loopline(grid: Grid, *arguments: str) -> str:
     return output.decode()
 
 
-async def test_history_sums_up_what_was_useful_and_what_was_not(grid: Grid) -> None:
+async def test_history_sums_useful_and_lost_cpu_time(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     burn = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
     good = await grid.submit(f"{burn}", name="good")
@@ -51,12 +51,12 @@ async def test_history_sums_up_what_was_useful_and_what_was_not(grid: Grid) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-async def test_top_shows_what_runs_and_ends_by_a_key(grid: Grid, tmp_path: Path) -> None:
+async def test_top_shows_running_jobs_and_quits_at_a_key(grid: Grid, tmp_path: Path) -> None:
     await grid.start_worker("ant")
     gate = grid.gate()
     job = await grid.submit(gate.wait, name="patient", tasks=3)
     await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
-    assert "patient" in await loopline(grid, "top")  # not on a terminal: once
+    assert "patient" in await loopline(grid, "top")  # once if not on a terminal
     ours, theirs = os.openpty()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "loopline", "top", env=environment(grid), stdin=theirs, stdout=theirs, stderr=theirs

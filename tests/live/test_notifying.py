@@ -1,4 +1,4 @@
-"""Whoever wants to hear that a job is over hears it, whatever is killed meanwhile."""
+"""The end of a job is notified even if receiver or master fail in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.live.grid import Grid, wait_for
 
 
 class Receiver:
-    """Takes webhooks."""
+    """Receives webhooks."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -54,9 +54,7 @@ def settings(grid: Grid) -> Path:
     return file
 
 
-async def test_a_webhook_is_delivered_although_its_receiver_and_the_master_were_away(
-    grid: Grid, settings: Path
-) -> None:
+async def test_webhook_is_delivered_after_receiver_and_master_were_down(grid: Grid, settings: Path) -> None:
     receiver = Receiver()
     await grid.kill_master()
     await grid.start_master()
@@ -82,7 +80,7 @@ async def test_a_webhook_is_delivered_although_its_receiver_and_the_master_were_
     assert (message["type"], message["data"]["name"], message["data"]["id"]) == ("job.succeeded", "mine", job)
 
 
-async def test_addresses_that_are_not_public_are_not_called(grid: Grid) -> None:
+async def test_private_addresses_are_not_called(grid: Grid) -> None:
     receiver = Receiver()
     await grid.start_worker("ant")
     async with receiver.listening():
@@ -95,7 +93,7 @@ async def test_addresses_that_are_not_public_are_not_called(grid: Grid) -> None:
     assert receiver.heard == []
 
 
-async def test_a_command_of_the_administrators_is_run_with_the_message(grid: Grid, settings: Path) -> None:
+async def test_administrators_command_runs_with_the_message(grid: Grid, settings: Path) -> None:
     told = grid.folder / "told"
     settings.write_text(
         f'[master.notify_commands]\nnote = ["sh", "-c", "cat > {told}.part; mv {told}.part {told}"]\n'

@@ -1,4 +1,4 @@
-"""A grid that keeps its files in a bucket: large ones go past the master, and nothing is lost on the way."""
+"""A grid with its files in a bucket: large files bypass the master, and no file is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORK = "echo {i} > out.bin; cat blob >> out.bin; cat blob blob > more.bin; echo 
 
 
 @pytest.mark.campaign
-async def test_nothing_is_lost_where_a_tenth_of_the_requests_is_refused_and_the_master_is_killed(
+async def test_no_file_is_lost_with_refused_requests_and_a_killed_master(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, blob = ObjectStorage(seed=20261127), os.urandom(400_000)
@@ -52,9 +52,7 @@ async def test_nothing_is_lost_where_a_tenth_of_the_requests_is_refused_and_the_
 
 
 @pytest.mark.campaign
-async def test_a_master_waits_for_its_bucket_and_is_not_ended_by_its_absence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_master_waits_for_an_unreachable_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, blob = ObjectStorage(), os.urandom(400_000)
     with storage.serving():
         port = storage.port
@@ -84,7 +82,7 @@ async def test_a_master_waits_for_its_bucket_and_is_not_ended_by_its_absence(
 
 
 @pytest.mark.campaign
-async def test_a_standby_elsewhere_reads_what_the_first_master_had_put_into_the_bucket(
+async def test_remote_standby_reads_files_of_the_first_master_from_the_bucket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     storage, blob = ObjectStorage(), os.urandom(400_000)
@@ -115,7 +113,7 @@ async def test_a_standby_elsewhere_reads_what_the_first_master_had_put_into_the_
 
 
 async def why_not(grid: Grid) -> str:
-    """The code with which a master refuses, or "" if it serves."""
+    """Return the code of a master's refusal, or "" if it serves."""
     try:
         async with AsyncClient(grid.url, "any", patience_s=0.0) as client:
             await client.whoami()

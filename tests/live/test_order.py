@@ -1,4 +1,4 @@
-"""What makes Loopline Loopline: jobs that do not pass, replicas that race, losers that die."""
+"""The order guarantee and replicas on a real grid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for
 
 
-async def test_an_equal_job_waits_for_the_one_that_came_first(grid: Grid) -> None:
+async def test_later_job_of_equal_size_is_held_by_the_earlier_one(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     gate = grid.gate()
     first = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2, size=10, max_replicas=1)
@@ -29,7 +29,7 @@ async def test_an_equal_job_waits_for_the_one_that_came_first(grid: Grid) -> Non
     assert (await client.passing()).completions == 2
 
 
-async def test_a_smaller_job_may_overtake(grid: Grid) -> None:
+async def test_smaller_job_may_pass(grid: Grid) -> None:
     await grid.start_worker("ant", slots=1)
     await grid.start_worker("bee", slots=1)
     gate = grid.gate()
@@ -41,7 +41,7 @@ async def test_a_smaller_job_may_overtake(grid: Grid) -> None:
     await grid.ended(large)
 
 
-async def test_a_paused_job_holds_nobody_and_that_is_on_record(grid: Grid) -> None:
+async def test_paused_job_holds_no_other_and_its_exemption_is_recorded(grid: Grid) -> None:
     await grid.start_worker("ant", slots=1)
     client = grid.client()
     gate = grid.gate()
@@ -58,8 +58,8 @@ async def test_a_paused_job_holds_nobody_and_that_is_on_record(grid: Grid) -> No
     assert (report.passings, report.excused) == (0, {"paused": 1})
 
 
-async def test_the_losing_replica_dies_with_its_whole_tree(grid: Grid) -> None:
-    """The loser has children, one of them a daemon in a session of its own that ignores signals."""
+async def test_losing_replica_dies_with_its_process_tree(grid: Grid) -> None:
+    """The loser has children, one of them a daemon in its own session that ignores signals."""
     await grid.start_worker("ant")
     await grid.start_worker("bee")
     await grid.connected("ant", "bee")

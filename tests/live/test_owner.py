@@ -1,4 +1,4 @@
-"""An owner comes back to a worker of a real grid: a real X server, and a mouse that is moved for real."""
+"""An owner returns to a worker of a real grid, with a real X server and real mouse movements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OWNER = {
     "LOOPLINE_LEAVE_MEMORY_BYTES": "0",
     "LOOPLINE_ON_BATTERY": "1",
     "LOOPLINE_GRACE_S": "0.5",
-    "LOOPLINE_HEED_LOAD": "0",  # other tests share the processor
+    "LOOPLINE_HEED_LOAD": "0",  # other tests run at the same time
 }
 
 
-async def test_task_is_given_back_when_the_owner_returns_and_ends_elsewhere(grid: Grid) -> None:
-    """Frozen, preempted without using up its only attempt, run again: one accepted result."""
+async def test_task_is_preempted_when_the_owner_returns_and_ends_elsewhere(grid: Grid) -> None:
+    """The task is frozen, preempted without using up its only attempt, and run again, with one accepted result."""
     with x_server() as display:
         await grid.start_worker("ant", owner=OWNER | display)
         gate = grid.gate()
@@ -44,8 +44,8 @@ async def test_task_is_given_back_when_the_owner_returns_and_ends_elsewhere(grid
         await figures_are_shown(grid)
 
 
-async def test_a_shadow_wins_while_the_original_stands_still(tmp_path: Path) -> None:
-    """Under a policy that never replicates by itself; the loser dies frozen, and no retry is burnt."""
+async def test_replica_wins_while_the_original_is_frozen(tmp_path: Path) -> None:
+    """Under a policy that never replicates by itself; the frozen loser is killed, and no retry is used up."""
     grid = Grid(tmp_path)
     try:
         await grid.start_master("--lease-s", "60", "--report-every-s", "0.5", "--policy", "first-come")
@@ -82,7 +82,7 @@ async def yielded(grid: Grid, name: str) -> WorkerView | None:
 
 
 async def figures_are_shown(grid: Grid) -> None:
-    """In the master's metrics and in the table of workers."""
+    """Check the figures in the master's metrics and in the table of workers."""
     token = (grid.data_dir / "tokens" / "admin").read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession() as session, session.get(f"{grid.url}/metrics", headers=headers) as answer:

@@ -1,4 +1,4 @@
-"""Files between workers, on a real grid: past those that are killed, and while the master is away."""
+"""File transfers between workers of a real grid, with killed workers and without the master."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def sums(grid: Grid, job: int, tasks: int) -> set[str]:
 
 
 def has_bytes(grid: Grid, name: str, sha256: str) -> int:
-    """How much of a file a worker has."""
+    """Return how many bytes of a file a worker has."""
     cache = grid.folder / name / "cache"
     found = [place for place in (cache / sha256, cache / "incoming" / sha256) if place.exists()]
     return found[0].stat().st_size if found else 0
@@ -67,8 +67,8 @@ def metric(grid: Grid, name: str) -> float:
     return float(next((words[1] for words in lines if words[0] == name), 0.0))
 
 
-async def ant_has_what_bee_fetches(peers: Grid, tmp_path: Path) -> tuple[str, int, Gate]:
-    """Return a file of 16 MiB, the job of two tasks that wait for it, and the gate at which they wait then."""
+async def bee_fetches_from_ant(peers: Grid, tmp_path: Path) -> tuple[str, int, Gate]:
+    """Return a file of 16 MiB, the job of two tasks with this input, and the gate that they wait for."""
     sha256 = await upload(peers, tmp_path, 16)
     await peers.start_worker("ant")
     assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
@@ -79,8 +79,8 @@ async def ant_has_what_bee_fetches(peers: Grid, tmp_path: Path) -> tuple[str, in
 
 
 @pytest.mark.campaign
-async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path: Path) -> None:
-    """Three fetch at once, in a line, of which one is killed halfway. The others have the file, from each other."""
+async def test_worker_killed_in_a_pipeline_stops_no_other(peers: Grid, tmp_path: Path) -> None:
+    """Three workers fetch in a pipeline, and one is killed halfway; the others get the file from each other."""
     sha256 = await upload(peers, tmp_path, 24)
     gate = peers.gate()
     for name in ("ant", "bee", "cat"):
@@ -99,18 +99,18 @@ async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path:
 
 
 @pytest.mark.campaign
-async def test_a_transfer_goes_on_while_the_master_is_away_and_after_a_restart(peers: Grid, tmp_path: Path) -> None:
-    sha256, job, gate = await ant_has_what_bee_fetches(peers, tmp_path)
+async def test_transfer_continues_without_the_master_and_after_its_restart(peers: Grid, tmp_path: Path) -> None:
+    sha256, job, gate = await bee_fetches_from_ant(peers, tmp_path)
     await has_at_least(peers, "bee", sha256, 4 * MIB)
     await peers.kill_master()
     await has_at_least(peers, "bee", sha256, 16 * MIB + 3)
     await peers.start_master()
     gate.open()
     assert await sums(peers, job, 2) == {sha256}
-    assert "source" not in peers.log("bee")  # nobody was blamed
+    assert "source" not in peers.log("bee")  # no source was blamed
 
 
-async def test_an_owner_can_refuse(peers: Grid, tmp_path: Path) -> None:
+async def test_owner_can_refuse_transfers(peers: Grid, tmp_path: Path) -> None:
     sha256 = await upload(peers, tmp_path, 4)
     await peers.start_worker("ant", settings={"LOOPLINE_PEER_FILES": "false"})
     assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
@@ -124,8 +124,8 @@ async def test_an_owner_can_refuse(peers: Grid, tmp_path: Path) -> None:
     assert await sums(peers, job, 2) == {sha256}
 
 
-async def test_an_agent_that_is_killed_resumes_with_what_it_has(peers: Grid, tmp_path: Path) -> None:
-    sha256, job, gate = await ant_has_what_bee_fetches(peers, tmp_path)
+async def test_killed_agent_resumes_its_transfer(peers: Grid, tmp_path: Path) -> None:
+    sha256, job, gate = await bee_fetches_from_ant(peers, tmp_path)
     await has_at_least(peers, "bee", sha256, 8 * MIB)
     await peers.kill_worker("bee")
     had = has_bytes(peers, "bee", sha256)
@@ -138,7 +138,7 @@ async def test_an_agent_that_is_killed_resumes_with_what_it_has(peers: Grid, tmp
     assert metric(peers, "loopline_peer_bytes_total") - before <= 16 * MIB + 3 - had + 2**18
 
 
-async def test_what_a_job_made_comes_to_the_next_job_from_the_worker_that_made_it(peers: Grid) -> None:
+async def test_output_of_a_job_reaches_the_next_job_from_its_worker(peers: Grid) -> None:
     script = "yes {i} of many | head -c 3000001 > made.bin; sha256sum made.bin"
     await peers.start_worker("ant", "--label", "maker")
     job = await peers.submit(script, outputs=["made.bin"], requires={"labels": ["maker"]})
@@ -151,7 +151,7 @@ async def test_what_a_job_made_comes_to_the_next_job_from_the_worker_that_made_i
 
 
 @pytest.mark.campaign
-async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(peers: Grid) -> None:
+async def test_network_is_probed_on_request_only_while_the_grid_is_idle(peers: Grid) -> None:
     for name in ("ant", "bee"):
         await peers.start_worker(name)
     await peers.connected("ant", "bee")
@@ -163,7 +163,7 @@ async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(pee
     await peers.ended(job)
 
     async def is_begun() -> bool:
-        with suppress(LooplineError):  # neither port may be open yet
+        with suppress(LooplineError):  # the ports may not be open yet
             await client.measure_network()
             return True
         return False
@@ -174,17 +174,17 @@ async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(pee
 
     await wait_for("the measuring to begin", is_begun)
     view = await wait_for("the network to be measured", is_measured)
-    assert view.measurement.probes == 2  # from the one to the other, and from the master
+    assert view.measurement.probes == 2  # between both workers, and from the master
     assert {node.parent for node in view.nodes if not node.is_switch} == {"127.0.0.0/8"}
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("fault", FAULTS)
-def test_in_a_lab_of_two_switches_a_fault_keeps_nobody_else_from_the_file(fault: str) -> None:
-    """Encrypted, as by default; in namespaces with shaped links."""
+def test_fault_of_one_worker_keeps_no_other_from_the_file(fault: str) -> None:
+    """Encrypted as by default, in namespaces with shaped links at two switches."""
     if reason := obstacle():
         pytest.skip(reason)
     found = measure(Case(fault, knows="written", fault=fault), Lab(6, 100.0, 25.0), 16, None)
-    assert found.right >= found.expected, "one that is at fault may have the file itself"
+    assert found.right >= found.expected, "the faulty worker may have the file too"
     assert found.is_quarantined == (fault == "worker lies")
     assert found.a_to_b < 2

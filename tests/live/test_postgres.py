@@ -1,4 +1,4 @@
-"""A real PostgreSQL that comes late, restarts, hangs and cuts connections under a master at work."""
+"""A real PostgreSQL that starts late, restarts, hangs and drops connections while a master works."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def answers(grid: Grid, path: str, wanted: int) -> None:
 
 
 async def start(grid: Grid, server: Server) -> None:
-    """Begin the master before its server, which comes late, and is the second of two that are named."""
+    """Start the master before its server, which is the second of two addresses."""
     hosts = server.url.replace("127.0.0.1:", "127.0.0.1:1,127.0.0.1:")
     url = f"{hosts}/postgres?sslmode=prefer"
     starting = asyncio.create_task(grid.start_master("--database-url", url, "--lease-s", "30"))
@@ -81,7 +81,9 @@ async def restart(grid: Grid, server: Server) -> None:
     await asyncio.to_thread(server.start)
 
 
-async def test_a_server_that_comes_late_restarts_hangs_and_cuts_connections(grid: Grid, server: Server) -> None:
+async def test_master_survives_a_server_that_is_late_restarts_hangs_or_disconnects(
+    grid: Grid, server: Server
+) -> None:
     await start(grid, server)
     assert grid.master is not None
     pid = grid.master.pid
@@ -91,7 +93,7 @@ async def test_a_server_that_comes_late_restarts_hangs_and_cuts_connections(grid
     jobs = list[int]()
     for turn in range(20):
         if not jobs or (await client.job(jobs[-1])).finished_at is not None:
-            jobs.append((await client.submit(spec)).id)  # each fault hits a master at work
+            jobs.append((await client.submit(spec)).id)  # each fault occurs while the master works
         before = (await client.job(jobs[-1])).tasks.succeeded
         match turn % 4:
             case 1:
@@ -101,21 +103,21 @@ async def test_a_server_that_comes_late_restarts_hangs_and_cuts_connections(grid
             case _:
                 await cut_connections(server)
 
-        async def goes_on(before: int = before) -> bool:
+        async def continues(before: int = before) -> bool:
             found = await client.job(jobs[-1])
             return found.tasks.succeeded > before or found.finished_at is not None
 
-        await wait_for("the job to go on", goes_on, 120)
+        await wait_for("the job to go on", continues, 120)
         print(turn, jobs[-1], (await client.job(jobs[-1])).tasks.succeeded)
     for job in jobs:
         assert (await grid.ended(job, 300)).state is JobState.SUCCEEDED
         accepted = [attempt.id.task_id for attempt in await grid.attempts(job) if attempt.accepted]
-        assert len(accepted) == len(set(accepted)) == TASKS, "none is lost, none is there twice"
-    assert (grid.master.pid, grid.master.returncode) == (pid, None), "the master never ended"
+        assert len(accepted) == len(set(accepted)) == TASKS, "no job is lost or duplicated"
+    assert (grid.master.pid, grid.master.returncode) == (pid, None), "the master process never exited"
     assert (await client.passing()).passings == 0
 
 
-async def test_what_a_person_must_mend_ends_the_master(grid: Grid, server: Server) -> None:
+async def test_error_that_an_operator_must_fix_ends_the_master(grid: Grid, server: Server) -> None:
     await asyncio.to_thread(server.start)
     with pytest.raises(AssertionError, match="does not exist"):
         await grid.start_master("--database-url", f"{server.url}/nowhere")

@@ -1,4 +1,4 @@
-"""A master that was restored from a backup: what its workers hold of the time that is lost never counts."""
+"""A master restored from a backup: attempts and results that workers hold from the lost time never count."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from loopline_shared.model import JobState
 from tests.live.grid import Grid, wait_for
 
 
-async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(
+async def test_attempts_of_a_lost_job_are_not_taken_for_another_jobs(
     grid: Grid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many jobs were lost as a restore leaves numbers out for: the next job has the number of a lost one."""
+    """More jobs were lost than the numbers that a restore skips: the next job has the number of a lost one."""
     monkeypatch.setattr(lives, "JOB_GAP", 0)
     brief, gate = grid.gate("brief"), grid.gate()
     await grid.start_worker("ant", slots=2)

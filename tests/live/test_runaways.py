@@ -1,4 +1,4 @@
-"""Runaway tasks on a real worker: each is stopped for the limit it broke, and the worker goes on as before."""
+"""Runaway tasks on a real worker: each is stopped for the limit that it exceeded, and the worker continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNAWAYS = {
 DAEMON = "setsid sleep 100 & exit 0"
 
 
-async def test_each_is_stopped_and_its_neighbours_live_on(grid: Grid) -> None:
+async def test_runaway_task_is_stopped_and_its_neighbours_continue(grid: Grid) -> None:
     (grid.folder / "loopline.toml").write_text(LIMITS)
     await grid.start_worker("w1", slots=3)
     gate = grid.gate()

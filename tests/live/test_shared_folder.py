@@ -1,4 +1,4 @@
-"""Jobs that run in a folder that a worker shares: there, and on no other worker."""
+"""Jobs in a folder that a worker shares run there, and on no other worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_tmp() -> Iterator[Path]:
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 @pytest.mark.parametrize("is_in_tmp", [False, True])
-async def test_it_runs_there_and_what_it_writes_is_there(
+async def test_job_runs_and_writes_in_the_shared_folder(
     grid: Grid, tmp_path: Path, in_tmp: Path, sandbox: str, is_in_tmp: bool
 ) -> None:
     shared = in_tmp if is_in_tmp else tmp_path / "shared"
@@ -48,7 +48,7 @@ async def test_it_runs_there_and_what_it_writes_is_there(
     assert attempt.worker == "ant"
 
 
-async def test_a_folder_that_cannot_be_entered_is_the_reason(grid: Grid, tmp_path: Path) -> None:
+async def test_inaccessible_folder_is_named_as_the_reason(grid: Grid, tmp_path: Path) -> None:
     await grid.start_worker("ant", "--shared-folder", str(tmp_path))
     await grid.connected("ant")
     job = await run(grid, tmp_path / "gone")

@@ -1,4 +1,4 @@
-"""`loopline elastic` on a real Slurm of one node (Debian's slurm-wlm and munge), as root. Prints its figures: -s."""
+"""`loopline elastic` on a real Slurm of one node (Debian's slurm-wlm and munge), as root. `-s` shows its figures."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def grid(tmp_path: Path) -> AsyncIterator[Grid]:
 
 @pytest.fixture
 async def slurm(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """The environment in which Slurm's commands find a cluster of one node."""
+    """Start a cluster of one node; yield the environment for Slurm's commands."""
     folder = tmp_path / "slurm"
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
@@ -104,7 +104,7 @@ async def slurm(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
 
 
 async def munge(folder: Path) -> list[list[object]]:
-    """The line that starts munge, unless somebody has started it."""
+    """Return the command that starts munge, or nothing if it is already running."""
     if "Success" in await ran("sh", "-c", "munge -n | unmunge"):
         return []
     key, log = folder / "munge.key", folder / "munge.log"
@@ -115,7 +115,7 @@ async def munge(folder: Path) -> list[list[object]]:
 
 
 class Elastic:
-    """`loopline elastic slurm` as a process, to be killed at will; and a look at the queue ten times a second."""
+    """`loopline elastic slurm` as a process that tests can kill, and the queue sampled ten times a second."""
 
     def __init__(self, grid: Grid, environment: dict[str, str]) -> None:
         self._grid, self._environment = grid, environment
@@ -167,7 +167,7 @@ async def elastic(grid: Grid, slurm: dict[str, str]) -> AsyncIterator[Elastic]:
         await elastic.end(signal.SIGKILL)
 
 
-async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: Grid, elastic: Elastic) -> None:
+async def test_elastic_starts_and_ends_workers_for_200_tasks_across_a_crash(grid: Grid, elastic: Elastic) -> None:
     await elastic.start("5m")
     began = time.monotonic()
     spec = JobSpec(command=["sleep", "1"], parameters={"i": Range(range=[1, 200])}, size=200.0)
@@ -195,11 +195,13 @@ async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: 
     gone_s = time.monotonic() - over
     assert await elastic.end(signal.SIGTERM) == 130
     assert 0 < elastic.most <= MOST
-    assert not [name for name in grid.folder.iterdir() if name.name.startswith("slurm-")], "folders go with workers"
+    assert not [name for name in grid.folder.iterdir() if name.name.startswith("slurm-")], (
+        "folders are removed with their workers"
+    )
     print(f"first task after {started_s:.1f} s, {elastic.most} queued at most, gone {gone_s:.1f} s after the last")
 
 
-async def test_a_time_limit_of_a_minute_ends_no_task_of_20_seconds(grid: Grid, elastic: Elastic) -> None:
+async def test_time_limit_of_a_minute_ends_no_task_of_20_seconds(grid: Grid, elastic: Elastic) -> None:
     await elastic.start("1m")
     spec = JobSpec(command=["sleep", "20"], parameters={"i": Range(range=[1, 20])}, size=400.0)
     job = (await grid.client().submit(spec)).id

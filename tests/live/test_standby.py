@@ -1,4 +1,4 @@
-"""A second master takes over: after kill -9, SIGSTOP and a cut cable; the first says nothing more."""
+"""A standby takes over after kill -9, SIGSTOP and a cut cable; the first master no longer answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store.postgres import Server
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 TASKS = 1500
-WITHIN_S = 120.0  # for a fact, on a computer that is busy with other things
+WITHIN_S = 120.0  # maximum wait for a condition on a busy computer
 SPEC = JobSpec(
     command=["sh", "-c", "sleep 0.3; head -c 20000 /dev/zero"],
     parameters={"i": Range(range=[1, TASKS])},
@@ -42,7 +42,7 @@ async def grid(tmp_path: Path) -> AsyncIterator[Grid]:
 
 
 class Twins:
-    """Two masters of one database and one data folder, each the other's standby."""
+    """Two masters with one database and one data folder, each the standby of the other."""
 
     def __init__(self, grid: Grid, server: Server) -> None:
         self._grid = grid
@@ -68,7 +68,7 @@ class Twins:
         return file.read_text().strip() if file.exists() else "none"
 
     def client(self, *numbers: int) -> AsyncClient:
-        """A client that knows these; only one that knows several is patient."""
+        """Return a client with these addresses; only a client with several of them retries."""
         ca = self._grid.data_dir / "tokens" / "ca.pem"
         return AsyncClient(
             ",".join(map(self.url, numbers)),
@@ -78,7 +78,7 @@ class Twins:
         )
 
     async def why_not(self, number: int) -> str:
-        """The code with which a master refuses, or "" if it serves."""
+        """Return the code of a master's refusal, or "" if it serves."""
         async with self.client(number) as client:
             try:
                 await client.whoami()
@@ -87,7 +87,7 @@ class Twins:
         return ""
 
     async def begin(self) -> None:
-        """Both masters, a worker that knows both, and a job."""
+        """Start both masters, a worker with both addresses, and a job."""
         for number in range(2):
             self.masters.append(await self.start(number))
             await (self.until_waiting(1) if number else self.until_served(0))
@@ -109,8 +109,8 @@ class Twins:
 
         await wait_for(f"master {number} to wait", waits, WITHIN_S)
 
-    async def goes_on(self, number: int) -> None:
-        """The worker follows, and who knows both addresses reads outputs of before."""
+    async def check_continues(self, number: int) -> None:
+        """Check that the worker follows, and that a client with both addresses reads earlier outputs."""
 
         async def further() -> int | None:
             async with self.client(number) as client:
@@ -123,7 +123,7 @@ class Twins:
         assert first.stdout == "\0" * 20000
 
     def asked(self, number: int) -> socket.socket:
-        """A question to a master that stands still, which it finds once it is awake."""
+        """Send a request to a suspended master, which reads it once it resumes."""
         connection = socket.create_connection(self.address(number), timeout=WITHIN_S)
         head = [f"GET /api/v1/jobs/{self.job} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.token}"]
         connection.sendall("\r\n".join([*head, "Connection: close", "", ""]).encode())
@@ -145,7 +145,7 @@ class Twins:
 
 
 def said(connection: socket.socket) -> bytes:
-    """The first line of an answer; empty if there was none."""
+    """Return the first line of a response; empty if there was none."""
     with connection:
         try:
             return connection.recv(1000).partition(b"\r\n")[0]
@@ -153,7 +153,7 @@ def said(connection: socket.socket) -> bytes:
             return b""
 
 
-async def test_a_standby_takes_over_20_times_and_the_old_one_says_nothing(grid: Grid, server: Server) -> None:
+async def test_standby_takes_over_20_times_and_the_old_master_is_silent(grid: Grid, server: Server) -> None:
     await asyncio.to_thread(server.start)
     twins = Twins(grid, server)
     await twins.begin()
@@ -171,14 +171,14 @@ async def test_a_standby_takes_over_20_times_and_the_old_one_says_nothing(grid: 
             twins.masters[old].send_signal(signal.SIGCONT)
             assert await asyncio.to_thread(said, asked) in (b"", b"HTTP/1.1 503 Service Unavailable")
         await twins.until_waiting(old)
-        await twins.goes_on(new)
+        await twins.check_continues(new)
         old = new
     await twins.end(old, 21, server)
     print(f"20 times: after SIGSTOP within {max(took[::2]):.1f} s, after kill -9 within {max(took[1::2]):.1f} s")
 
 
 class Cabled(Twins):
-    """The first master on a computer of its own: a network namespace, and a name. Its cable can be cut."""
+    """The first master on its own computer: a network namespace with a host name. Its cable can be cut."""
 
     def __init__(self, grid: Grid, server: Server) -> None:
         super().__init__(grid, server)
@@ -186,7 +186,7 @@ class Cabled(Twins):
         self._flags[1] = self._flags[1].replace("127.0.0.1", HERE)
 
     def plug(self) -> None:
-        """Make the computer, and a switch between it and this one."""
+        """Create the computer, and a switch between it and this one."""
         cable = f"{self._bridge}a"
         for line in (
             f"ip netns add {self._space}",
@@ -208,7 +208,7 @@ class Cabled(Twins):
             subprocess.run(line.split(), capture_output=True)
 
     def cable(self, state: str) -> None:
-        """``state``: up or down."""
+        """Set the cable ``up`` or ``down``."""
         subprocess.run(["ip", "link", "set", f"{self._bridge}a", state], check=True)
 
     async def start(self, number: int) -> Process:
@@ -253,7 +253,7 @@ def cabled(grid: Grid, server: Server) -> Iterator[Cabled]:
         twins.unplug()
 
 
-async def test_a_standby_takes_over_from_one_whose_cable_is_cut(cabled: Cabled, server: Server) -> None:
+async def test_standby_takes_over_from_a_master_with_a_cut_cable(cabled: Cabled, server: Server) -> None:
     server.listen_at(HERE, NETWORK)
     await asyncio.to_thread(server.start)
     await cabled.begin()
@@ -263,7 +263,7 @@ async def test_a_standby_takes_over_from_one_whose_cable_is_cut(cabled: Cabled, 
         cabled.cable("down")
         await cabled.until_served(1)
         took.append(time.monotonic() - begun)
-        await cabled.goes_on(1)
+        await cabled.check_continues(1)
         cabled.cable("up")
         await cabled.until_waiting(0)
         cabled.masters[1].kill()
@@ -271,6 +271,6 @@ async def test_a_standby_takes_over_from_one_whose_cable_is_cut(cabled: Cabled, 
         await cabled.until_served(0)
         cabled.masters[1] = await cabled.start(1)
         await cabled.until_waiting(1)
-        await cabled.goes_on(0)
+        await cabled.check_continues(0)
     await cabled.end(0, 7, server)
     print("a cut cable: after " + ", ".join(f"{each:.1f} s" for each in took))

@@ -1,4 +1,4 @@
-"""What users and operators do to jobs and workers, and what becomes of the processes."""
+"""Actions of users and operators on jobs and workers, and their effect on processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grid(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
-    """One grid for all tests here, of which each has its own jobs."""
+    """One grid for all tests here; each test has its own jobs."""
     async with running(tmp_path_factory.mktemp("grid")) as grid:
         await grid.start_worker("ant", slots=2)
         yield grid
@@ -35,7 +35,7 @@ async def test_cancelling_a_job_kills_its_processes(grid: Grid) -> None:
     assert {a.state.value for a in ended} == {"cancelled"}
 
 
-async def test_failures_are_retried_then_given_up_and_retried_by_hand(grid: Grid) -> None:
+async def test_failed_job_can_be_retried_by_its_user(grid: Grid) -> None:
     gate = grid.gate("retried")
     job = await grid.submit(f"echo no >&2; [ -e {gate.file} ] || exit 7; echo yes", max_attempts=2)
     view = await grid.ended(job)
@@ -49,7 +49,7 @@ async def test_failures_are_retried_then_given_up_and_retried_by_hand(grid: Grid
     assert [(a.id.number, a.accepted) for a in await grid.attempts(job)] == [(1, False), (2, False), (3, True)]
 
 
-async def test_a_time_limit_is_kept(grid: Grid) -> None:
+async def test_task_is_killed_at_its_time_limit(grid: Grid) -> None:
     job = await grid.submit("sleep 1000 & sleep 1000", timeout_s=0.3, max_attempts=1)
     assert (await grid.ended(job)).state is JobState.FAILED
     (attempt,) = await grid.attempts(job)
@@ -57,7 +57,7 @@ async def test_a_time_limit_is_kept(grid: Grid) -> None:
     await grid.no_processes()
 
 
-async def test_pause_and_resume(grid: Grid) -> None:
+async def test_paused_job_continues_when_resumed(grid: Grid) -> None:
     gate = grid.gate("resumed")
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=3)
     client = grid.client()
@@ -75,7 +75,7 @@ async def test_pause_and_resume(grid: Grid) -> None:
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
 
 
-async def test_a_drained_worker_finishes_and_gets_nothing_more(grid: Grid) -> None:
+async def test_drained_worker_finishes_its_tasks_and_gets_no_more(grid: Grid) -> None:
     gate = grid.gate("drained")
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=3, max_replicas=1)
     await grid.attempts_when("it to run", job, lambda all_: sum(a.started_at is not None for a in all_) == 2)
@@ -101,14 +101,14 @@ async def test_requirements_send_tasks_to_the_right_workers(grid: Grid) -> None:
     await grid.stop_worker("bee")
 
 
-async def test_long_output_comes_home_whole(grid: Grid) -> None:
+async def test_long_output_is_returned_completely(grid: Grid) -> None:
     job = await grid.submit("seq 1 20000")
     await grid.ended(job)
     output = b"".join([piece async for piece in grid.client().output(TaskId(job, 1))])
     assert output == b"".join(b"%d\n" % n for n in range(1, 20001))
 
 
-async def test_a_command_that_does_not_exist_says_so(grid: Grid) -> None:
+async def test_missing_command_is_reported(grid: Grid) -> None:
     client = grid.client()
     job = (await client.submit(JobSpec(command=["no-such-program"], max_attempts=1))).id
     await grid.ended(job)
@@ -117,7 +117,7 @@ async def test_a_command_that_does_not_exist_says_so(grid: Grid) -> None:
     assert "no-such-program" in attempt.reason
 
 
-async def test_steering_what_is_not_there_is_a_clear_error(grid: Grid) -> None:
+async def test_actions_on_unknown_jobs_and_workers_are_clear_errors(grid: Grid) -> None:
     client = grid.client()
     for ask in (client.job(99), client.cancel(99), client.explain(99), client.drain("nobody")):
         with pytest.raises(LooplineError) as caught:

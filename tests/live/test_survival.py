@@ -1,4 +1,4 @@
-"""kill -9 anything at any time: what was acknowledged is not lost, and nothing is accepted twice."""
+"""kill -9 any process at any time: acknowledged results are not lost, and none is accepted twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def accepted(attempts: list[AttemptView]) -> list[tuple[int, int]]:
     return sorted((a.id.job, a.id.task) for a in attempts if a.accepted)
 
 
-async def test_the_master_is_killed_while_results_are_on_their_way(grid: Grid) -> None:
+async def test_no_result_is_lost_when_the_master_is_killed(grid: Grid) -> None:
     for name in ("ant", "bee"):
         await grid.start_worker(name, slots=2)
     job = await grid.submit("sleep 0.05; echo task {i}", tasks=60)
@@ -32,21 +32,21 @@ async def test_the_master_is_killed_while_results_are_on_their_way(grid: Grid) -
     assert await outputs(grid, job) == {task: f"task {task}\n" for task in range(1, 61)}
 
 
-async def test_tasks_run_on_while_the_master_is_away(grid: Grid) -> None:
+async def test_tasks_continue_while_the_master_is_down(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant", slots=2)
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2)
     await grid.attempts_when("both to run", job, lambda all_: len(all_) == 2 and all(a.started_at for a in all_))
     await grid.kill_master()
     gate.open()
-    await grid.no_processes()  # they end with nobody to tell but the ledger
+    await grid.no_processes()  # they end, and the results are only in the journal
     await grid.start_master()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     assert [a.id.number for a in await grid.attempts(job)] == [1, 1]
 
 
-async def test_results_that_nobody_has_heard_of_outlive_their_agent(grid: Grid) -> None:
-    """The master is away, then kill -9 of the agent: what ended is told by the next one, and not computed again."""
+async def test_unreported_results_survive_a_killed_agent(grid: Grid) -> None:
+    """The master is down when the agent is killed; the next agent reports the results, and no task runs again."""
     gate = grid.gate()
     await grid.start_worker("ant", slots=2)
     job = await grid.submit(f"{gate.wait}; head -c $(({{i}} * 9000)) /dev/zero; echo {{i}}", tasks=2)
@@ -67,14 +67,14 @@ async def test_results_that_nobody_has_heard_of_outlive_their_agent(grid: Grid) 
     assert [(a.id.number, a.accepted) for a in await grid.attempts(job)] == [(1, True), (1, True)]
 
 
-async def test_a_worker_is_killed(forgetful_grid: Grid) -> None:
+async def test_tasks_of_a_killed_worker_run_again(forgetful_grid: Grid) -> None:
     grid = forgetful_grid
     gate = grid.gate()
     await grid.start_worker("ant", slots=2)
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2, max_replicas=1)
     await grid.attempts_when("both to run", job, lambda all_: len(all_) == 2 and all(a.started_at for a in all_))
     await grid.kill_worker("ant")
-    await grid.no_processes()  # its tasks die with it
+    await grid.no_processes()  # its tasks die with the agent
     await grid.start_worker("bee", slots=2)
     await grid.attempts_when("new attempts", job, lambda all_: sum(a.worker == "bee" for a in all_) == 2)
     gate.open()
@@ -83,8 +83,8 @@ async def test_a_worker_is_killed(forgetful_grid: Grid) -> None:
     assert states == {("ant", "lost"), ("bee", "succeeded")}
 
 
-async def test_a_worker_is_killed_in_the_midst_of_very_short_tasks(grid: Grid) -> None:
-    """The next ones are at their guards already: none of them begins once their agent is gone."""
+async def test_no_short_task_starts_after_its_agent_is_killed(grid: Grid) -> None:
+    """The next tasks are already at their supervisors: none of them starts once the agent is dead."""
     begun = grid.folder / "begun"
     await grid.start_worker("ant", slots=2)
     job = await grid.submit(f"echo {{i}} >> {begun}; echo {{i}}", tasks=400)
@@ -96,14 +96,14 @@ async def test_a_worker_is_killed_in_the_midst_of_very_short_tasks(grid: Grid) -
         await wait_for(f"{part} results", has_got_so_far)
         await grid.kill_worker("ant")
         await grid.no_processes()
-        assert len(set(begun.read_bytes().split())) < 400, "otherwise this shows nothing"
+        assert len(set(begun.read_bytes().split())) < 400, "some tasks were left when the agent was killed"
         await grid.start_worker("ant", slots=2)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     assert accepted(await grid.attempts(job)) == [(job, task) for task in range(1, 401)]
     assert await outputs(grid, job) == {task: f"{task}\n" for task in range(1, 401)}
 
 
-async def test_a_worker_restarts_and_tells_what_it_lost(grid: Grid) -> None:
+async def test_restarted_worker_reports_its_lost_attempts(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant", slots=2)
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2)
@@ -115,7 +115,7 @@ async def test_a_worker_restarts_and_tells_what_it_lost(grid: Grid) -> None:
     assert accepted(await grid.attempts(job)) == [(job, 1), (job, 2)]
 
 
-async def test_a_worker_cut_off_comes_back_with_its_result_and_wins(forgetful_grid: Grid) -> None:
+async def test_disconnected_worker_returns_with_its_result_and_wins(forgetful_grid: Grid) -> None:
     grid = forgetful_grid
     proxy = Proxy(grid.port)
     await grid.start_worker("ant", url=await proxy.start())
@@ -133,7 +133,7 @@ async def test_a_worker_cut_off_comes_back_with_its_result_and_wins(forgetful_gr
     await proxy.stop()
 
 
-async def test_a_worker_cut_off_comes_back_too_late(forgetful_grid: Grid) -> None:
+async def test_disconnected_worker_returns_too_late(forgetful_grid: Grid) -> None:
     grid = forgetful_grid
     proxy = Proxy(grid.port)
     await grid.start_worker("ant", url=await proxy.start())
@@ -151,8 +151,8 @@ async def test_a_worker_cut_off_comes_back_too_late(forgetful_grid: Grid) -> Non
     await proxy.stop()
 
 
-async def test_a_worker_is_suspended_and_comes_back(forgetful_grid: Grid) -> None:
-    """Its process stands still, as on a laptop with its lid closed; the task meanwhile runs elsewhere too."""
+async def test_suspended_worker_returns(forgetful_grid: Grid) -> None:
+    """Its process is suspended, as on a laptop with its lid closed, and the task runs elsewhere too."""
     grid = forgetful_grid
     await grid.start_worker("ant")
     gate = grid.gate()
@@ -169,7 +169,7 @@ async def test_a_worker_is_suspended_and_comes_back(forgetful_grid: Grid) -> Non
     assert sum(a.accepted for a in await grid.attempts(job)) == 1
 
 
-async def test_everything_is_killed_at_once(grid: Grid) -> None:
+async def test_jobs_complete_after_all_processes_are_killed_at_once(grid: Grid) -> None:
     for name in ("ant", "bee"):
         await grid.start_worker(name, slots=2)
     jobs = [await grid.submit("sleep 0.03; echo {i}", tasks=20, size=10) for _ in range(3)]

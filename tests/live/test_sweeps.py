@@ -1,4 +1,4 @@
-"""Sweeps of rows that live in a file on the master, from an upload to results."""
+"""Sweeps over rows in a file on the master, from upload to results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.live.grid import Grid
 
 
 async def submit_rows(grid: Grid, script: str, rows: list[dict[str, Any]], **more: Any) -> tuple[int, str]:
-    """The job, and its row file."""
+    """Submit a job over uploaded rows; return the job and its row file."""
     job = (await grid.client().submit_rows(JobSpec(command=["sh", "-c", script], **more), rows)).id
     parameters = (await grid.job(job)).spec.parameters
     assert isinstance(parameters, RowFile)
     return job, parameters.sha256
 
 
-async def test_a_row_file_is_run_row_by_row_also_over_a_restart_of_the_master(grid: Grid, monkeypatch: Any) -> None:
+async def test_row_file_runs_one_task_per_row_across_a_restart(grid: Grid, monkeypatch: Any) -> None:
     monkeypatch.setattr(loopline_rows, "MOST_INLINE", 1)
     await grid.start_worker("ant", slots=2)
     rows = [{"name": f"row {n} 'é'", "n": n / 4} for n in range(30)]
@@ -34,7 +34,7 @@ async def test_a_row_file_is_run_row_by_row_also_over_a_restart_of_the_master(gr
     assert {result.stdout for result in results.values()} == {f"{row['name']}: {row['n']}\n" for row in rows}
 
 
-async def test_where_its_rows_are_lost_a_task_fails_and_says_why(grid: Grid, monkeypatch: Any) -> None:
+async def test_task_with_lost_rows_fails_with_a_reason(grid: Grid, monkeypatch: Any) -> None:
     monkeypatch.setattr(loopline_rows, "MOST_INLINE", 1)
     job, sha256 = await submit_rows(grid, "echo {n}", [{"n": 1}, {"n": 2}], max_attempts=1)
     (grid.data_dir / "files" / sha256[:2] / sha256[2:]).unlink()

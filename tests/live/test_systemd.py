@@ -1,4 +1,4 @@
-"""Worker and master as services of a real systemd, booted in a container: installed, attacked, killed and removed."""
+"""Worker and master as services of a real systemd in a container: installed, attacked, killed and removed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def submitted(computer: Computer, script: str, *options: str) -> str:
     return computer.says(f"{MASTER} loopline jobs --json | python3 -c {shlex.quote(LAST_JOB)}")
 
 
-def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> None:
+def test_system_service_has_separate_users_for_tasks(computer: Computer) -> None:
     computer.says(f"loopline service install --system -- --policy always --scratch-limit-bytes {SCRATCH_BYTES}")
     computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
     computer.says(f"systemctl restart {UNIT}")
@@ -96,7 +96,7 @@ def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> 
     assert "on disk" in computer.says(f"{MASTER} loopline explain {job}.1")
 
     kill_all_while_a_task_runs(computer, "loopline")
-    until_workers_are(computer, 1)  # systemd has started it again
+    until_workers_are(computer, 1)  # systemd has restarted it
     until_no_folder_is_left(computer, "/var/lib/loopline/worker/scratch")
 
     assert computer.says("loopline service status --system").startswith("installed and running")
@@ -108,8 +108,8 @@ def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["auto", "off"])
-def test_tasks_of_all_users_share_packages_that_none_of_them_can_change(computer: Computer, kind: str) -> None:
-    """What one slot's user has built is the worker's afterwards; first calls of functions find a folder of theirs."""
+def test_tasks_of_all_users_share_read_only_packages(computer: Computer, kind: str) -> None:
+    """An environment built by one slot's user belongs to the worker afterwards; functions get their own folder."""
     computer.says(f"mkdir -p /opt/wheels; python3 -c {shlex.quote(WHEEL)}; echo greeting > /root/packages")
     computer.says("systemctl set-environment UV_OFFLINE=1 UV_FIND_LINKS=/opt/wheels")
     data = f"/var/lib/loopline/packages-{kind}"
@@ -124,11 +124,11 @@ def test_tasks_of_all_users_share_packages_that_none_of_them_can_change(computer
     said = [computer.says(f"{MASTER} loopline logs {job}.{task}").splitlines() for task in (1, 2)]
     assert all(said), computer.says(f"{MASTER} loopline explain {job}.1; journalctl -n 20 -u {UNIT}")
     assert {line[0] for line in said} <= {f"hello loopline-task-{number}" for number in range(1, 9)}
-    assert said[0][0] != said[1][0], "two slots at once"
+    assert said[0][0] != said[1][0], "two slots in use at once"
     assert {line[1] for line in said} <= {"Permission denied", "Read-only file system"}
     assert set(computer.says(f"find {data}/environments -printf '%u\\n'").split()) == {"loopline"}
     called = computer.says(f"cd /; {MASTER} {HOME}/bin/python3 -P -c {shlex.quote(CALLS)}")
-    assert called.count("hello") == 2, "in both slots"
+    assert called.count("hello") == 2, "the function ran in both slots"
     computer.says(f"systemctl restart {UNIT}")
     again = submitted(computer, python, "--requirements", "/root/packages", "--wait")
     assert computer.says(f"{MASTER} loopline logs {again}.1").startswith("hello")
@@ -136,7 +136,7 @@ def test_tasks_of_all_users_share_packages_that_none_of_them_can_change(computer
     until_workers_are(computer, 0)
 
 
-def test_a_service_of_a_user_is_that_user_alone(computer: Computer) -> None:
+def test_user_service_runs_only_as_that_user(computer: Computer) -> None:
     ann = "XDG_RUNTIME_DIR=/run/user/$(id -u ann)"
     ann = f"runuser -u ann -- env --chdir=/home/ann HOME=/home/ann {ann}"
     computer.says("loginctl enable-linger ann")
@@ -159,8 +159,8 @@ def test_a_service_of_a_user_is_that_user_alone(computer: Computer) -> None:
     assert computer.run(f"{ann} systemctl --user cat {UNIT}").returncode != 0
 
 
-def test_a_service_of_the_system_knows_who_sits_there(computer: Computer) -> None:
-    """A reporter as a desktop would start it: in a session of ann's, beside her X server."""
+def test_system_service_detects_the_active_user(computer: Computer) -> None:
+    """The reporter is started as by a desktop: in ann's session, beside her X server."""
     idle = "--policy when-idle --idle-s 2 --leave-memory-bytes 0"
     computer.says(f"loopline service install --system -- {idle} --data-dir /var/lib/loopline/other")
     computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
@@ -183,8 +183,8 @@ def test_a_service_of_the_system_knows_who_sits_there(computer: Computer) -> Non
     assert computer.run("ls /etc/xdg/autostart/loopline-reporter.desktop").returncode != 0
 
 
-def test_a_master_is_started_again_after_a_crash_and_at_boot(computer: Computer) -> None:
-    """The last test here: what was started by hand does not outlive it."""
+def test_master_is_restarted_after_a_crash_and_at_boot(computer: Computer) -> None:
+    """Must be the last test here: it ends the processes that other tests started by hand."""
     address, data = "http://127.0.0.1:7471", "/var/lib/loopline-master"
     ask = f"LOOPLINE_MASTER={address} LOOPLINE_TOKEN_FILE={data}/tokens/admin loopline"
     computer.says("loopline service install --master --system -- --port 7471")
@@ -199,7 +199,7 @@ def test_a_master_is_started_again_after_a_crash_and_at_boot(computer: Computer)
     computer.until(f"curl -sf {address}/healthz && ! kill -0 {before} 2>/dev/null")
     computer.says("systemctl isolate --no-block rescue.target")
     computer.until("! systemctl is-active loopline-master")
-    computer.says("systemctl isolate --no-block multi-user.target")  # as booting does
+    computer.says("systemctl isolate --no-block multi-user.target")  # like booting
     computer.until(f"curl -sf {address}/healthz")
     assert len(json.loads(computer.says(f"{ask} jobs --json"))) == 1
 
@@ -209,13 +209,13 @@ def test_a_master_is_started_again_after_a_crash_and_at_boot(computer: Computer)
 
 
 def said_by_spy(computer: Computer) -> list[str]:
-    """Return what a task says that tries to reach what is not its own: nothing but who it is."""
+    """Return the output of a task that tries to reach other users' data: it should print only its own user."""
     job = submitted(computer, SPY, "--wait")
     return computer.says(f"{MASTER} loopline logs {job}.1").splitlines()
 
 
 def kill_all_while_a_task_runs(computer: Computer, user: str) -> None:
-    """Kill agent, zygote and supervisors at once: nothing of the task outlives them by a second."""
+    """Kill agent, zygote and supervisors at once, and check that the task's processes end within 1 s."""
     job = submitted(computer, STUBBORN)
     computer.until("test $(pgrep -c -x sleep) -ge 2")
     pids = computer.says(f"pgrep -u {user} -f 'loopline_worker|service.py'")

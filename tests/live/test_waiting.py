@@ -1,4 +1,4 @@
-"""Short tasks wait at their workers for a slot: begun without a round trip, kept over a kill -9, taken back."""
+"""Prefetched tasks on a real grid: started without a round trip, kept across a kill -9, retracted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.worker.presence.witnesses import move_mouse, x_server
 
 @pytest.fixture
 async def grid(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Grid]:
-    """A grid whose leases outlast a restart on a busy computer, unless a test wants them to end."""
+    """A grid whose leases outlast a restart on a busy computer, unless a test needs them to end."""
     grid = Grid(tmp_path)
     try:
         await grid.start_master("--lease-s", str(getattr(request, "param", LEASE_S)), "--report-every-s", "0.5")
@@ -34,7 +34,7 @@ async def worker(grid: Grid, name: str) -> WorkerView | None:
 
 
 async def queued(grid: Grid, name: str, count: int) -> WorkerView:
-    """The worker, once so many attempts wait there beside what runs."""
+    """Return the worker once ``count`` attempts wait there in addition to running ones."""
 
     async def ask() -> WorkerView | None:
         view = await worker(grid, name)
@@ -51,11 +51,11 @@ async def has_written(grid: Grid) -> None:
 
 
 def runs(folder: Path) -> Counter[str]:
-    """How often each task was begun, as the tasks themselves wrote down."""
+    """Return how often each task was started, as recorded by the tasks themselves."""
     return Counter((folder / "begun").read_text().split())
 
 
-async def test_a_bag_of_short_tasks_waits_at_its_worker_and_completes(grid: Grid) -> None:
+async def test_short_tasks_are_prefetched_and_complete_in_order(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
     job = await grid.submit(f"{gate.wait}; head -c 100000 /dev/zero", tasks=8, size=0.08)
@@ -66,17 +66,17 @@ async def test_a_bag_of_short_tasks_waits_at_its_worker_and_completes(grid: Grid
     assert [(a.id.task, a.id.number, a.worker) for a in attempts] == [(task, 1, "ant") for task in range(1, 9)]
     assert not any(a.state == "prefetched" for a in attempts)
     begun = re.findall(r"attempt (\S+) starts", grid.log("ant"))
-    assert begun == [str(a.id) for a in attempts], "in the order in which they came"
+    assert begun == [str(a.id) for a in attempts], "in the order of their arrival"
     view = await worker(grid, "ant")
     assert view
     assert (view.waiting, view.slots_used) == ([], 0)
     assert view.load is not None
-    assert view.load.delay_s is not None, "the link's own traffic tells"
+    assert view.load.delay_s is not None, "as counted by the link's metrics"
     assert view.load.throughput_bytes_s
 
 
-async def test_an_agent_that_is_killed_with_a_queue_goes_on_with_it(grid: Grid) -> None:
-    """What had begun is given back; what waited is run, under the same number, once."""
+async def test_restarted_agent_continues_with_its_queue(grid: Grid) -> None:
+    """The running attempt is given back; waiting attempts run once, with the same numbers."""
     gate = grid.gate()
     await grid.start_worker("ant")
     job = await grid.submit(f"echo {{i}} >> {grid.folder}/begun; {gate.wait}", tasks=5, size=0.05)
@@ -97,8 +97,8 @@ async def test_an_agent_that_is_killed_with_a_queue_goes_on_with_it(grid: Grid) 
 
 
 @pytest.mark.parametrize("grid", [SHORTEST_LEASE_S], indirect=True)
-async def test_a_queue_that_was_given_elsewhere_meanwhile_is_dropped(grid: Grid) -> None:
-    """The agent is away for longer than its lease: the master's answer to its first Report cancels what it kept."""
+async def test_agent_drops_its_queue_if_its_tasks_ran_elsewhere(grid: Grid) -> None:
+    """The agent is down for longer than its lease: the answer to its first Report cancels its queued attempts."""
     gate = grid.gate()
     await grid.start_worker("ant")
     script = f"echo $LOOPLINE_ATTEMPT >> {grid.folder}/begun; {gate.wait}"
@@ -114,11 +114,11 @@ async def test_a_queue_that_was_given_elsewhere_meanwhile_is_dropped(grid: Grid)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     kept = [f"{job}.{task}.1" for task in range(1, 5)]
     assert [attempt for attempt in kept if attempt in runs(grid.folder)] == kept[:1], (
-        "only what began before the kill"
+        "only the attempt started before the kill"
     )
 
 
-async def test_a_master_that_is_killed_finds_the_queue_again(grid: Grid) -> None:
+async def test_restarted_master_knows_the_queue(grid: Grid) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=5, size=0.05)
@@ -132,8 +132,8 @@ async def test_a_master_that_is_killed_finds_the_queue_again(grid: Grid) -> None
     assert [a.id.number for a in await grid.attempts(job)] == [1] * 5
 
 
-async def test_the_owner_returns_while_tasks_wait(grid: Grid) -> None:
-    """What waits is not stuck behind what stands still: it is given back at once, and runs elsewhere."""
+async def test_waiting_tasks_run_elsewhere_when_the_owner_returns(grid: Grid) -> None:
+    """Waiting attempts are not stuck behind a frozen one: they are given back at once and run elsewhere."""
     with x_server() as display:
         await grid.start_worker("ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600"})
         gate = grid.gate("open-$LOOPLINE_WORKER")
@@ -157,7 +157,7 @@ async def test_the_owner_returns_while_tasks_wait(grid: Grid) -> None:
 
 
 @pytest.mark.parametrize("deed", ["drain", "pause"])
-async def test_what_has_not_begun_is_taken_back(grid: Grid, deed: str) -> None:
+async def test_drain_and_pause_retract_waiting_tasks(grid: Grid, deed: str) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
     job = await grid.submit(f"{gate.wait}", tasks=3, size=0.03, max_replicas=1)
@@ -170,8 +170,8 @@ async def test_what_has_not_begun_is_taken_back(grid: Grid, deed: str) -> None:
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
 
 
-async def test_a_throttled_worker_gets_less(grid: Grid) -> None:
-    """Nobody says how long tasks take; what has finished does, and what waits at the slow one moves in the end."""
+async def test_throttled_worker_gets_fewer_tasks(grid: Grid) -> None:
+    """Sizes are unknown: finished tasks show the speeds, and tasks waiting at the slow worker move eventually."""
     for name in ("quick", "slow"):
         await grid.start_worker(name)
     await grid.connected("quick", "slow")

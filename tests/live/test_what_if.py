@@ -1,4 +1,4 @@
-"""What if, asked of a real master's database while it runs."""
+"""What-if replays on the database of a running master."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.warm import starting
 
 
 @pytest.mark.campaign
-async def test_what_if_of_a_live_grid(grid: Grid) -> None:
+async def test_what_if_reads_the_database_of_a_running_master(grid: Grid) -> None:
     await grid.start_worker("ant", slots=1)
     await grid.start_worker("bee", slots=1)
     await grid.connected("ant", "bee")

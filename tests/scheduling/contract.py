@@ -1,7 +1,7 @@
-"""What every policy keeps. A clause takes a policy's name and drives whole grids with it.
+"""The contract of policies. Each clause takes a policy's name and drives whole grids with it.
 
-SAFETY holds for any policy whatever, also for one made to do harm. The other clauses of CONTRACT are what a policy
-in the registry owes its users as well: that their work gets done without waiting for the grid to fall idle.
+SAFETY holds for any policy, even a malicious one. A policy in the registry must also meet the other clauses of
+CONTRACT: work gets done without waiting for the grid to become idle.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEEDS: list[dict[str, Any]] = [
 
 
 class Watched(Grid):
-    """Checks, step by step and from rows alone, that what is started may be started and who completes may."""
+    """Checks after each step, from rows alone, that each start and each completion was permitted."""
 
     def step(self, *events: Event, deliver: bool = True) -> Effects:
         known = set(self.store.attempts) if hasattr(self, "store") else set()
@@ -118,7 +118,7 @@ class Watched(Grid):
                 self.step(detail(job))
 
     def finish(self) -> None:
-        """Workers keep reporting until all is done; the rounds that this may take are counted."""
+        """Let workers report until all jobs have ended, within a bounded number of rounds."""
         for name in self.agents:
             self.step(WorkerUndrained(name))
             self.join(name)
@@ -199,7 +199,7 @@ def rules_and_order_are_kept_where_tasks_wait_at_workers(policy: str) -> None:
 
 
 class Twin(Watched):
-    """Every step is also taken by a scheduler that was restored from the rows just before it."""
+    """Takes each step a second time, on a scheduler restored from the rows just before it."""
 
     def step(self, *events: Event, deliver: bool = True) -> Effects:
         snapshot = self.store.snapshot() if hasattr(self, "last") else None
@@ -207,7 +207,7 @@ class Twin(Watched):
         if snapshot is not None:
             twin = Scheduler(snapshot)
             twin.set_policy(self.settings)
-            assert twin.step(events, self.now) == effects, "a restart would have decided otherwise"
+            assert twin.step(events, self.now) == effects, "a restarted scheduler would have decided differently"
         return effects
 
 
@@ -265,7 +265,7 @@ def wide_tasks_are_run_among_narrow_ones(policy: str) -> None:
 
 
 def free_slots_are_used_while_tasks_wait(policy: str) -> None:
-    """One job of many tasks fills every slot there is, in one step."""
+    """One job of many tasks fills all slots in one step."""
     grid = Watched(policy=policy)
     grid.join("a", facts(3))
     grid.join("b", facts(1))
@@ -275,7 +275,7 @@ def free_slots_are_used_while_tasks_wait(policy: str) -> None:
 
 
 def a_wide_machine_is_filled_while_others_are_held(policy: str) -> None:
-    """Wishes in vain for held tasks must not use up the patience for those that may be granted."""
+    """Refused proposals of held tasks must not use up the limit on proposals before other tasks are proposed."""
     grid = Watched(policy=policy, max_replicas=2)
     grid.submit(100, 1.0)
     for _ in range(12):
@@ -285,7 +285,7 @@ def a_wide_machine_is_filled_while_others_are_held(policy: str) -> None:
 
 
 def a_report_without_news_changes_nothing(policy: str) -> None:
-    """Also where turns are still to be had in vain: what is written at every report adds up."""
+    """Even if the policy still proposes tasks that are refused: rows written at every report would add up."""
     grid = Watched(policy=policy, max_replicas=2)
     grid.submit(1, 1.0, max_replicas=1)
     for _ in range(3):
@@ -297,7 +297,7 @@ def a_report_without_news_changes_nothing(policy: str) -> None:
 
 
 def a_task_that_stands_still_gets_a_shadow(policy: str) -> None:
-    """Its worker's owner is back. Elsewhere a replica is started at once; whichever ends first wins."""
+    """The worker's owner has returned. A replica starts elsewhere at once, and the first to succeed wins."""
     for winner in "ab":
         grid = Watched(policy=policy, max_replicas=2)
         grid.join("a")
@@ -305,12 +305,12 @@ def a_task_that_stands_still_gets_a_shadow(policy: str) -> None:
         grid.report("a", slots=0, frozen=True)
         grid.join("b")
         grid.join("c")
-        assert len(grid.attempts_of(TaskId(job, 1))) == 2, "one shadow, not more"
+        assert len(grid.attempts_of(TaskId(job, 1))) == 2, "at most one replica"
         assert len(grid.running("b")) + len(grid.running("c")) == 1
         grid.report("a", slots=1, frozen=False)
         grid.end(grid.attempts_of(TaskId(job, 1))[0 if winner == "a" else 1])
         assert grid.job(job).succeeded == 1
-        assert not grid.attempts_of(TaskId(job, 1)), "the loser is gone, frozen or not"
+        assert not grid.attempts_of(TaskId(job, 1)), "the loser ends even if it is frozen"
 
 
 def a_task_that_may_not_be_replicated_waits_for_its_owner(policy: str) -> None:
@@ -332,7 +332,7 @@ def one_attempt_of_a_task_at_a_time_where_its_job_asks_for_it(policy: str) -> No
 
 
 def held_tasks_are_released_when_their_predecessor_ends(policy: str) -> None:
-    """Also those of a long chain, each held by the one before it."""
+    """The same in a long chain, where each job is held by the one before it."""
     grid = Watched(policy=policy)
     chain = [grid.submit(1, 1.0, max_replicas=1) for _ in range(6)]
     grid.workers("a", "b")

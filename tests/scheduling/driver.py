@@ -1,7 +1,7 @@
-"""A small grid for tests: the real scheduler, a store in memory, and workers whose every word the test decides.
+"""A small grid for tests: the real scheduler, a store in memory, and workers whose every frame the test decides.
 
-``Grid`` keeps what a live master keeps: each step is checked (invariants), committed to rows, and only then
-delivered. A worker does what it is told, at once; its processes end when the test says so.
+``Grid`` follows the order of a live master: it checks the invariants after each step, commits rows, and only then
+delivers frames. A worker executes frames at once; its processes end when the test says so.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ class Agent:
     facts: Facts
     session: int
     sent: int = 0  # its last Report
-    seen: int = 0  # the last Assign that it carried out
+    seen: int = 0  # number of the last Assign carried out
     running: dict[AttemptId, Run] = field(default_factory=dict)
-    killed: list[AttemptId] = field(default_factory=list)  # on the master's demand, not yet reported
+    killed: list[AttemptId] = field(default_factory=list)  # killed on the master's request, not yet reported
     mail: list[Assign] = field(default_factory=list)  # under way to it
     members: dict[AttemptId, Run] = field(default_factory=dict)  # of gangs: prepared, they wait for their start
-    frozen: set[AttemptId] = field(default_factory=set)  # by the master's word
-    words: list[Word] = field(default_factory=list)  # all that it was told
-    delivering: set[AttemptId] = field(default_factory=set)  # ended, their results yet to come
+    frozen: set[AttemptId] = field(default_factory=set)  # on the master's request
+    words: list[Word] = field(default_factory=list)  # Assigns received
+    delivering: set[AttemptId] = field(default_factory=set)  # ended, with results still to be delivered
 
     def waiting(self) -> list[AttemptId]:
-        """What has no slot yet: they are had in the order of coming."""
+        """Attempts without a slot; slots go to them in the order of their arrival."""
         free, waiting = self.facts.slots, []
         for attempt, run in self.running.items():
             slots = run.slots if run else 1
@@ -98,7 +98,7 @@ class Agent:
         return waiting
 
     def take(self, assign: Assign) -> None:
-        assert assign.seq == self.seen + 1, "frames of a session are numbered one by one"
+        assert assign.seq == self.seen + 1, "frames of a session are numbered consecutively"
         self.seen = assign.seq
         for run in assign.run:
             if run.attempt not in self.running:
@@ -155,7 +155,7 @@ class Grid:
         return effects
 
     def _sample(self) -> None:
-        """What a running master checks now and then, of one job and one worker in turn; in the long run of all."""
+        """Run a live master's occasional checks on one job and one worker, or on all of them in a long run."""
         state = self.scheduler.state
         jobs, workers = list(state.jobs), list(state.workers)
         for job in jobs if LONG else jobs and [jobs[self.steps % len(jobs)]]:
@@ -164,7 +164,7 @@ class Grid:
             check_worker(state, worker)
 
     def deliver(self) -> None:
-        """Every frame under way arrives."""
+        """Deliver all frames in flight."""
         for agent in self.agents.values():
             while agent.mail:
                 agent.take(agent.mail.pop(0))
@@ -173,13 +173,13 @@ class Grid:
         return self.step(event).replies[0]
 
     def wait(self, seconds: float) -> Effects:
-        """Time passes, and the engine wakes if the scheduler asked for it by then."""
+        """Let time pass; the engine wakes if the scheduler asked to be woken by then."""
         self.now += seconds
         wake_at = self.scheduler.wake_at
         return self.step() if wake_at is not None and wake_at <= self.now else Effects(self.scheduler.state.grid)
 
     def restart(self) -> Effects:
-        """The master is started again from its rows; every link is gone."""
+        """Restart the master from its rows; all links are closed."""
         self.scheduler = Scheduler(self.store.snapshot())
         return self.step(MasterStarted(self.settings))
 
@@ -194,7 +194,7 @@ class Grid:
         return reply.job
 
     def declined(self, event: Event) -> Declined:
-        """The event must be declined, and must change nothing that is decided on."""
+        """Step an event that must be declined without a change to the scheduler's state."""
         reply = self.ask(event)
         assert isinstance(reply, Declined), reply
         assert not self.last.jobs
@@ -205,13 +205,13 @@ class Grid:
         return JobRetried(*self.store.retry_material(job), ended=self.ended(self.store.jobs[job].spec.after))
 
     def ended(self, jobs: Iterable[int]) -> dict[int, JobState]:
-        """As the handler of a request reads it from the rows."""
+        """Read from the rows, as a request handler does."""
         return {job: self.store.jobs[job].state for job in jobs if self.store.jobs[job].is_over}
 
     # --- workers --------------------------------------------------------------------------------------------
 
     def join(self, name: str, own: Facts | None = None, *, reports: bool = True) -> Effects:
-        """Open a (new) session; what ran on the worker goes on. ``reports``: with its first Report."""
+        """Open a (new) session; the worker's attempts keep running. ``reports``: send its first Report too."""
         known = self.agents.get(name)
         chosen = own or (known.facts if known else facts())
         self.sessions += 1
@@ -231,7 +231,7 @@ class Grid:
         return self.step(WorkerLeft(name, self.agents[name].session))
 
     def reboot(self, name: str) -> None:
-        """Its processes are gone, its spool holds nothing; it has not called yet."""
+        """Its processes and its spool are gone, and it has not reconnected yet."""
         self.agents[name].running, self.agents[name].killed, self.agents[name].members = {}, [], {}
         self.agents[name].delivering = set()
 
@@ -248,12 +248,12 @@ class Grid:
         ready: bool = True,
         lies: bool = False,
     ) -> Effects:
-        """The worker's next Report: these results, and as a rule what it knows it has (killed ones confirmed).
+        """Step the worker's next Report: these results, and by default its actual attempts (killed ones confirmed).
 
-        ``holding`` given is the truth from now on, and then killed ones are confirmed by silence alone.
-        ``frozen``: all that it holds stands still, its owner being there. ``spare_cpu``: cores that the owner leaves
-        over; None: all. ``ready``: members of gangs that wait there are prepared. ``lies``: no time passes for what
-        the results say; otherwise the clock goes on to where they can be true, while all other workers stay in touch.
+        ``holding``, if given, replaces its attempts; killed ones are then confirmed only by their absence.
+        ``frozen``: its owner is back and all its attempts are frozen. ``spare_cpu``: cores that the owner does not
+        use; None: all. ``ready``: gang members waiting there are prepared. ``lies``: the clock does not move;
+        otherwise it advances until the results are possible, while all other workers keep reporting.
         """
         agent = self.agents[name]
         for each in results:
@@ -296,19 +296,19 @@ class Grid:
         return 0.0 if attempt is None else attempt.dispatched_at + max(result.wall_s, result.cpu_s)
 
     def end(self, attempt: AttemptId, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> Effects:
-        """This attempt's process ends, and its worker reports it."""
+        """End this attempt's process; its worker reports the result."""
         name = next(name for name, agent in self.agents.items() if attempt in agent.running)
         return self.report(name, result(attempt, outcome, **more))
 
     def delivers(self, attempt: AttemptId, **more: Any) -> Effects:
-        """This attempt's process ends, and its worker begins to deliver its result."""
+        """End this attempt's process; its worker begins to deliver the result."""
         name = next(name for name, agent in self.agents.items() if attempt in {**agent.running, **agent.members})
         self.agents[name].running.pop(attempt, None)
         self.agents[name].members.pop(attempt, None)
         self.agents[name].delivering.add(attempt)
         return self.report(name, **more)
 
-    # --- looking --------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------
 
     def running(self, name: str) -> list[AttemptId]:
         return list(self.agents[name].running)
@@ -317,7 +317,7 @@ class Grid:
         return self.agents[name].waiting()
 
     def attempts_of(self, task: TaskId) -> list[AttemptId]:
-        """Running somewhere."""
+        """Attempts of the task that run on any worker."""
         return [a for agent in self.agents.values() for a in agent.running if a.task_id == task]
 
     def job(self, job: int) -> Job:

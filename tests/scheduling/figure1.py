@@ -9,9 +9,9 @@
         if Ji has one never-assigned task left and Ji is equal to or greater than any predecessor: do nothing
         else: assign an instance of Ti,j to the idle processor
 
-Read with the paper's text, which says what is held: "the assignment of T", the last never-assigned task, alone (the
-figure would do nothing at Ji's turn whatever its head is). Queues stand in an array in the order of submission; a
-newcomer is appended, and the pointer goes on. Where instances of one task are limited (which the paper does not
+By the paper's text only "the assignment of T", the last never-assigned task, is held; by the figure nothing would be
+assigned at Ji's turn, even if another task is at its head. Queues are kept in an array in the order of submission; a
+new one is appended, and the pointer moves on. Where instances of one task are limited (which the paper does not
 do), a task at its limit is passed over as if it were not in its queue, and so is a queue with nothing to assign.
 """
 
@@ -53,11 +53,11 @@ class Figure1:
             self.turn -= place <= self.turn
 
     def drop_instance(self, job: int, task: int, processor: str) -> None:
-        """It failed or was lost, which does not happen in the paper: its task stays where it is in the queue."""
+        """Remove a failed or lost instance, which the paper does not have: its task keeps its place in the queue."""
         next(queue for queue in self.queues if queue.job == job).instances[task].remove(processor)
 
     def assign(self, processor: str) -> tuple[int, int] | None:
-        """What the idle processor is given: (job, task); None: it has to wait."""
+        """Return (job, task) for the idle processor; None: it has to wait."""
         while any(self._may_be_assigned(queue) for queue in self.queues):
             self.turn = (self.turn + 1) % len(self.queues)
             queue = self.queues[self.turn]

@@ -1,7 +1,7 @@
-"""A small world round a plan book: workers that come, go and are claimed, tasks beside the gangs, and a restart.
+"""A small world around a plan book: workers join, leave and are claimed, tasks run beside gangs, masters restart.
 
-Two books live in it side by side: one that goes on, and one that is made afresh from the stored plans before every
-step. They must agree in everything.
+It has two books side by side: one is kept, the other is rebuilt from the stored plans before each step. They must
+always be equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 
 @dataclass
 class Running:
-    """What runs on a worker: until ``ends`` really, and until ``busy.end`` as far as is known."""
+    """An attempt on a worker: it really ends at ``ends``; the plan book expects ``busy.end``."""
 
     busy: Busy
     ends: int
@@ -101,7 +101,7 @@ class PlanWorld:
         return True
 
     def pass_time(self, seconds: int) -> None:
-        """Let so much time pass, with a step whenever a gang is due, as a master wakes for it."""
+        """Advance the clock by this many seconds, with a step whenever a gang is due."""
         until = self.now + seconds
         while True:
             due = self.book.next_start()
@@ -110,12 +110,12 @@ class PlanWorld:
                 return
 
     def step(self, now: int) -> None:
-        """Have what is over end, begin what is due, and revise both books."""
+        """End finished attempts, start due gangs, and revise both books."""
         self.now = now
         for computer in self.computers.values():
             computer.runs = [one for one in computer.runs if one.ends > self.now and computer.is_here]
             for one in computer.runs:
-                if one.busy.end <= self.now:  # it takes longer than was thought
+                if one.busy.end <= self.now:  # it takes longer than expected
                     busy = one.busy
                     one.busy = Busy(busy.slots, self.now + 5, self.now + 5, busy.is_limited, busy.name)
         fresh = self.fresh
@@ -157,7 +157,7 @@ class PlanWorld:
                     self._tell(self.book, name)
 
     def _book(self) -> PlanBook:
-        """Make a book from the rows, as a restart does."""
+        """Rebuild a book from the rows, as a restart does."""
         book = PlanBook(self.now, lambda needs: self.computers)
         book.lattice_of = lambda waiting: self.lattice
         book.begin(self.now)

@@ -1,4 +1,4 @@
-"""Careful replication: quorums, results that are compared for free, what replicas cost and what they may cost."""
+"""Quorums, free comparison of replicas' results, and the accounts and budgets of replicas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ledger(grid: Grid, job: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_a_quorum_is_asked_for_at_once_on_different_workers(policy: str) -> None:
+def test_quorum_starts_all_its_attempts_at_once_on_different_workers(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("a", "b", slots=4)
     job = grid.submit(1, 9.0, quorum=2)
@@ -42,16 +42,16 @@ def test_a_quorum_is_asked_for_at_once_on_different_workers(policy: str) -> None
     end_on(grid, "b", "same")
     assert grid.job(job).state is JobState.SUCCEEDED
     assert (grid.job(job).mismatches, grid.task(job).mismatch) == (0, False)
-    assert ledger(grid, job) == {"useful": 4000}, "what a quorum asks for is no waste, and no replica either"
+    assert ledger(grid, job) == {"useful": 4000}, "attempts of a quorum count neither as waste nor as replicas"
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_a_liar_is_outvoted_and_marked(policy: str) -> None:
+def test_worker_with_wrong_result_is_outvoted_and_marked(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("liar")
     job = grid.submit(1, 9.0, quorum=2)
     end_on(grid, "liar", "a lie")
-    assert not grid.running("liar"), "who has voted is not asked again"
+    assert not grid.running("liar"), "a worker votes once"
     grid.restart()
     for name in ("liar", "b", "c"):
         grid.join(name)
@@ -67,7 +67,7 @@ def test_a_liar_is_outvoted_and_marked(policy: str) -> None:
     assert "1 result of its contradict" in said.sentence
 
 
-def test_too_much_disagreement_fails_the_task() -> None:
+def test_task_fails_when_too_many_results_disagree() -> None:
     grid = Grid()
     grid.workers("a", "b", "c")
     job = grid.submit(1, quorum=2, max_attempts=2)
@@ -81,18 +81,18 @@ def test_too_much_disagreement_fails_the_task() -> None:
     assert (grid.task(job).votes, grid.task(job).verdict) == ((), "")
 
 
-def test_failures_do_not_vote() -> None:
+def test_failed_attempt_does_not_vote() -> None:
     grid = Grid()
     grid.workers("a", "b")
     job = grid.submit(1, quorum=2, max_attempts=2)
     grid.end(grid.running("a")[0], Outcome.FAILED)
-    assert grid.running("a"), "it may try again"
+    assert grid.running("a"), "its worker may try again"
     end_on(grid, "a", "same")
     end_on(grid, "b", "same")
     assert grid.job(job).state is JobState.SUCCEEDED
 
 
-def test_it_says_what_it_waits_for() -> None:
+def test_explain_says_that_a_quorum_needs_another_worker() -> None:
     grid = Grid(stall_after_s=60.0)
     grid.workers("a")
     job, later = grid.submit(1, 5.0, quorum=2), grid.submit(1, 5.0)
@@ -104,13 +104,13 @@ def test_it_says_what_it_waits_for() -> None:
     assert "1 result so far: 2 have to agree" in task.sentence
     assert "1 task needs a result from another worker: 2 have to agree, 1 worker could run it" in whole.sentence
     grid.wait(61.0)
-    assert grid.job(job).stalled, "too few workers for its quorum: it holds nobody"
+    assert grid.job(job).stalled, "too few workers for its quorum: it holds no other job"
     grid.join("a")
     grid.end(grid.running("a")[0])
     assert grid.job(later).state is JobState.SUCCEEDED
 
 
-def test_when_all_that_are_there_disagree_others_are_not_held_for_ever() -> None:
+def test_quorum_without_a_further_voter_stops_holding_later_jobs() -> None:
     grid = Grid(stall_after_s=60.0, lease_s=1e6)
     grid.workers("a", "liar")
     job, later = grid.submit(1, 5.0, quorum=2), grid.submit(1, 5.0)
@@ -131,7 +131,7 @@ def test_when_all_that_are_there_disagree_others_are_not_held_for_ever() -> None
     assert grid.job(job).state is JobState.SUCCEEDED
 
 
-def test_a_replica_that_crosses_its_cancel_is_compared_for_free() -> None:
+def test_result_that_crosses_its_cancel_is_compared_for_free() -> None:
     grid = Grid()
     grid.workers("a", "b")
     job = grid.submit(1)
@@ -146,7 +146,7 @@ def test_a_replica_that_crosses_its_cancel_is_compared_for_free() -> None:
     assert ledger(grid, job) == {"useful": 2000, "replicated": 2000, "wasted": 2000}
 
 
-def test_a_replica_wins() -> None:
+def test_accounts_show_a_replica_that_won() -> None:
     grid = Grid()
     grid.workers("a", "b")
     job = grid.submit(1)
@@ -155,7 +155,7 @@ def test_a_replica_wins() -> None:
     assert ledger(grid, job) == {"useful": 3000, "replicated": 3000, "won": 3000, "wasted": 1000}
 
 
-def test_what_is_lost_is_assumed_and_taken_back() -> None:
+def test_assumed_loss_is_taken_back_when_the_worker_returns() -> None:
     grid = Grid(lease_s=30.0)
     grid.workers("a")
     job = grid.submit(1, max_replicas=1)
@@ -165,12 +165,12 @@ def test_what_is_lost_is_assumed_and_taken_back() -> None:
     grid.wait(31.0)
     assert ledger(grid, job) == {"lost": 12_000}
     grid.join("a")
-    assert ledger(grid, job) == {}, "it is at work still"
+    assert ledger(grid, job) == {}, "it is still running"
     grid.end(grid.running("a")[0], cpu_s=40.0)
     assert ledger(grid, job) == {"useful": 40_000}
 
 
-def test_failures_and_cancellation_are_lost() -> None:
+def test_failed_and_cancelled_attempts_count_as_lost() -> None:
     grid = Grid()
     grid.workers("a")
     job = grid.submit(1, max_replicas=1)
@@ -182,8 +182,8 @@ def test_failures_and_cancellation_are_lost() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_a_spent_budget_ends_replication(policy: str) -> None:
-    """What replicas at work are expected to take counts; what a quorum needs does not."""
+def test_spent_replica_budget_ends_replication(policy: str) -> None:
+    """The expected time of running replicas counts; attempts of a quorum do not."""
     grid = Grid(policy=policy, order=Order.NONE)
     grid.workers("a")
     job = grid.submit(1, 60.0, replica_budget_s=0.0)
@@ -199,7 +199,7 @@ def test_a_spent_budget_ends_replication(policy: str) -> None:
     assert [a.job for a in grid.running("b") + grid.running("c")] == [voted, voted]
 
 
-def test_a_budget_reserves_what_replicas_will_take() -> None:
+def test_replica_budget_reserves_the_expected_time_of_running_replicas() -> None:
     grid = Grid()
     grid.workers("a", slots=4)
     grid.submit(4, 400.0, replica_budget_s=150.0)

@@ -1,4 +1,4 @@
-"""What is sent ahead, to wait at a worker for a slot: what may be, how much, and how it is taken back."""
+"""Prefetching: which tasks may wait at a worker for a slot, how many, and how they are retracted."""
 
 import dataclasses
 from typing import Any
@@ -15,7 +15,7 @@ from loopline_shared.spec import MAX_RUN_CHARACTERS
 from tests.scheduling.driver import Grid, facts, result, spec
 
 QUEUEING = sorted(name for name, policy in REGISTRY.items() if issubclass(policy, WorkerFirst) and policy.prefetches)
-ONE_S = 1.0  # a slot of a worker that nobody has measured does one reference CPU-second a second
+ONE_S = 1.0  # without measurements, a slot is expected to do one reference CPU-second per second
 
 
 def grid(policy: str = "first-come", **more: Any) -> Grid:
@@ -31,8 +31,8 @@ def row(grid: Grid, attempt: AttemptId) -> Attempt:
 
 
 @pytest.mark.parametrize("policy", QUEUEING)
-def test_short_tasks_wait_where_every_slot_is_taken(policy: str) -> None:
-    """Two seconds of work a slot, beyond what runs."""
+def test_short_tasks_are_prefetched_at_a_busy_worker(policy: str) -> None:
+    """At most two seconds of work per slot, in addition to the running tasks."""
     queueing = grid(policy)
     queueing.workers("a", slots=2)
     queueing.submit(10, 10.0)
@@ -42,7 +42,7 @@ def test_short_tasks_wait_where_every_slot_is_taken(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", QUEUEING)
-def test_long_tasks_and_tasks_that_nobody_knows_do_not(policy: str) -> None:
+def test_long_tasks_and_tasks_of_unknown_size_are_not_prefetched(policy: str) -> None:
     for size in (None, 30.0):
         queueing = grid(policy)
         queueing.workers("a")
@@ -51,8 +51,8 @@ def test_long_tasks_and_tasks_that_nobody_knows_do_not(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", QUEUEING)
-def test_a_long_task_whose_turn_it_is_is_not_passed_by_short_ones(policy: str) -> None:
-    """Else a stream of short tasks would keep it waiting for ever, for no slot would fall free."""
+def test_long_task_keeps_its_turn_among_short_ones(policy: str) -> None:
+    """Otherwise a stream of short tasks would starve it: no slot would ever become free."""
     queueing = grid(policy)
     queueing.workers("a")
     queueing.submit(2, 8.0)
@@ -66,7 +66,7 @@ def test_a_long_task_whose_turn_it_is_is_not_passed_by_short_ones(policy: str) -
     assert begun.count(3 - short) == 2
 
 
-def test_those_of_unknown_size_wait_once_others_of_their_job_have_finished() -> None:
+def test_unknown_sizes_are_prefetched_once_a_task_of_the_job_finished() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(5)
@@ -75,15 +75,15 @@ def test_those_of_unknown_size_wait_once_others_of_their_job_have_finished() -> 
     assert [attempt.task for attempt in queueing.waiting("a")] == [3, 4]
 
 
-def test_no_more_than_the_bound_wait_however_short() -> None:
+def test_max_prefetch_bounds_the_tasks_that_wait() -> None:
     queueing = grid(max_prefetch=3)
     queueing.workers("a")
     queueing.submit(10, 0.01)
     assert len(queueing.waiting("a")) == 3
 
 
-def test_of_moments_so_many_wait_that_no_round_trip_is_waited_for() -> None:
-    """And they come in one frame."""
+def test_very_short_tasks_are_prefetched_up_to_the_maximum() -> None:
+    """They are sent in one frame, so the worker waits for no round trip."""
     queueing = grid(prefetch_s=1.0)
     queueing.workers("a", slots=2)
     queueing.submit(1000, 1.0)
@@ -91,14 +91,14 @@ def test_of_moments_so_many_wait_that_no_round_trip_is_waited_for() -> None:
     assert len(queueing.waiting("a")) == queueing.settings.max_prefetch == 256
 
 
-def test_of_longer_ones_few_wait_however_much_a_policy_sends_ahead() -> None:
+def test_at_most_32_longer_tasks_wait_at_a_worker() -> None:
     queueing = grid("turnaround", prefetch_s=1.0)
     queueing.workers("a")
     queueing.submit(1000, 10_000.0)
     assert len(queueing.waiting("a")) == 32
 
 
-def test_a_frame_is_bounded_by_what_its_runs_hold() -> None:
+def test_frame_size_is_bounded_by_the_size_of_its_runs() -> None:
     queueing = grid(prefetch_s=1.0)
     queueing.workers("a")
     queueing.submit_spec(spec(1000, 1.0).model_copy(update={"command": ["work", "x" * 150_000]}))
@@ -111,7 +111,7 @@ def test_a_frame_is_bounded_by_what_its_runs_hold() -> None:
 
 
 @pytest.mark.parametrize("off", [{"prefetch_s": 0.0}, {"max_prefetch": 0}])
-def test_off_means_that_nothing_waits(off: dict[str, float]) -> None:
+def test_no_task_waits_when_prefetching_is_off(off: dict[str, float]) -> None:
     TypeAdapter(SchedulerSettings).validate_python({"policy": "first-come", **off})
     queueing = grid(**off)
     queueing.workers("a")
@@ -119,15 +119,15 @@ def test_off_means_that_nothing_waits(off: dict[str, float]) -> None:
     assert len(queueing.running("a")) == 1
 
 
-def test_wide_tasks_are_not_sent_ahead() -> None:
-    """One that needs two slots would wait for ever beside those that need one."""
+def test_tasks_of_several_slots_are_not_prefetched() -> None:
+    """A task of two slots would starve beside tasks of one slot."""
     queueing = grid()
     queueing.workers("a", slots=2)
     queueing.submit(3, 3.0, requires={"slots": 2})
     assert len(queueing.running("a")) == 1
 
 
-def test_the_first_of_the_queue_begins_without_a_frame_and_its_time_counts_from_then() -> None:
+def test_prefetched_task_starts_without_a_frame_when_a_slot_becomes_free() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(3, 3.0)
@@ -139,7 +139,7 @@ def test_the_first_of_the_queue_begins_without_a_frame_and_its_time_counts_from_
     assert second.started_at == queueing.now
 
 
-def test_a_held_task_is_not_sent_ahead_and_then_it_is() -> None:
+def test_held_task_is_prefetched_once_it_is_released() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(2, 2.0)
@@ -151,7 +151,7 @@ def test_a_held_task_is_not_sent_ahead_and_then_it_is() -> None:
     assert [str(attempt) for attempt in queueing.waiting("a")] == [f"{later}.2.1"]
 
 
-def test_what_waits_moves_to_a_worker_that_falls_idle_in_one_step() -> None:
+def test_prefetched_task_moves_to_an_idle_worker_in_one_step() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(3, 3.0)
@@ -162,7 +162,7 @@ def test_what_waits_moves_to_a_worker_that_falls_idle_in_one_step() -> None:
     assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1", "1.2.1"]
 
 
-def test_nothing_moves_to_where_it_would_be_done_later() -> None:
+def test_prefetched_task_does_not_move_where_it_would_finish_later() -> None:
     slow = dataclasses.replace(facts(), memory_bytes=10**9, speed=0.25)
     queueing = grid()
     queueing.workers("a")
@@ -171,19 +171,19 @@ def test_nothing_moves_to_where_it_would_be_done_later() -> None:
     assert not queueing.running("b")
 
 
-def test_what_waits_moves_to_a_slow_idle_worker_once_what_runs_before_it_is_so_late() -> None:
-    """The scheduler says itself when that will be; nothing else happens in the grid."""
+def test_prefetched_task_moves_to_a_slow_worker_behind_a_late_task() -> None:
+    """The scheduler asks to be woken for the move, since no other event occurs in the grid."""
     queueing = grid(lease_s=1e6)
     queueing.workers("a")
     queueing.submit(2, 2.0)
     queueing.join("b", dataclasses.replace(facts(), memory_bytes=10**9, speed=0.25))
     assert queueing.scheduler.wake_at is not None
-    assert 1.0 < queueing.scheduler.wake_at - queueing.now < 60.0, "the first was to end after one second"
+    assert 1.0 < queueing.scheduler.wake_at - queueing.now < 60.0, "the first was expected to end after one second"
     queueing.wait(queueing.scheduler.wake_at - queueing.now)
     assert [str(attempt) for attempt in queueing.running("b")] == ["1.2.2"]
 
 
-def test_replicas_are_of_tasks_that_run_and_one_that_waits_is_moved_instead() -> None:
+def test_prefetched_task_is_moved_instead_of_replicated() -> None:
     queueing = grid("round-robin", max_replicas=2)
     queueing.workers("a")
     queueing.submit(2, 2.0)
@@ -193,12 +193,12 @@ def test_replicas_are_of_tasks_that_run_and_one_that_waits_is_moved_instead() ->
     assert not any(a.replica for a in alive)
 
 
-def test_a_draining_worker_and_a_paused_job_give_up_what_has_not_begun() -> None:
-    for deed in (WorkerDrained("a"), JobPaused(1)):
+def test_drain_and_pause_retract_tasks_that_have_not_begun() -> None:
+    for event in (WorkerDrained("a"), JobPaused(1)):
         queueing = grid()
         queueing.workers("a")
         queueing.submit(3, 3.0)
-        queueing.step(deed)
+        queueing.step(event)
         assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1"]
         assert queueing.task(1, 2).state == "queued"
         queueing.step(JobResumed(1))
@@ -206,7 +206,7 @@ def test_a_draining_worker_and_a_paused_job_give_up_what_has_not_begun() -> None
         assert queueing.running("b"), "and another worker has it"
 
 
-def test_nothing_is_sent_to_wait_behind_what_stands_still() -> None:
+def test_no_task_is_prefetched_behind_a_frozen_one() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(1, 1.0)
@@ -215,7 +215,7 @@ def test_nothing_is_sent_to_wait_behind_what_stands_still() -> None:
     assert not queueing.waiting("a")
 
 
-def test_what_was_given_back_is_started_elsewhere_at_no_cost() -> None:
+def test_preempted_prefetched_task_starts_elsewhere_without_counting_as_failure() -> None:
     queueing = grid(max_attempts=1)
     queueing.workers("a", "b")
     queueing.submit(4, 4.0)
@@ -229,7 +229,7 @@ def test_what_was_given_back_is_started_elsewhere_at_no_cost() -> None:
     )
 
 
-def test_a_task_that_was_to_begin_at_once_does_not_wait_if_it_is_long() -> None:
+def test_long_task_is_retracted_if_it_finds_no_slot() -> None:
     """The owner took the slot while the frame was under way."""
     queueing = grid()
     queueing.workers("a")
@@ -241,8 +241,8 @@ def test_a_task_that_was_to_begin_at_once_does_not_wait_if_it_is_long() -> None:
     assert row(queueing, attempt.id).state is AttemptState.RETRACTING
 
 
-def test_nor_if_it_is_wide() -> None:
-    """What waits is reckoned with as one slot: a slot beside it would be given away, and then taken by both."""
+def test_task_of_several_slots_is_retracted_if_it_finds_no_slot() -> None:
+    """A waiting task counts as one slot: the other slot would be assigned to a task and then used by both."""
     queueing = grid()
     queueing.join("a", facts(3))
     queueing.submit(1, 100.0)
@@ -251,15 +251,15 @@ def test_nor_if_it_is_wide() -> None:
     agent.facts = facts(2)  # so that it says that it waits
     queueing.report("a", slots=3, deliver=False)
     queueing.step(JobSubmitted("user", spec(1, 0.5)), deliver=False)
-    agent.facts = facts(3)  # it begins; what crosses its report is not yet there
+    agent.facts = facts(3)  # it begins; the frame that crosses its report has not arrived
     queueing.report("a")
     assert row(queueing, wide).state is AttemptState.CANCELLING
     queueing.report("a")
     assert queueing.running("a") == [AttemptId(1, 1, 1), AttemptId(3, 1, 1)]
 
 
-def test_a_slot_may_be_given_of_what_was_called_back_though_it_begins_before_it_hears_of_it() -> None:
-    """Frames cross: for a while more is in use than there are slots, and at the worker the new task waits."""
+def test_slot_is_reassigned_while_a_cancel_crosses_the_start() -> None:
+    """Frames cross: for a while more slots are assigned than exist, and the new task waits at the worker."""
     queueing = grid()
     queueing.workers("a")
     queueing.submit(1, 1.0)
@@ -278,8 +278,8 @@ def test_a_slot_may_be_given_of_what_was_called_back_though_it_begins_before_it_
     assert row(queueing, AttemptId(3, 1, 1)).state is AttemptState.RUNNING
 
 
-def test_what_waited_at_a_worker_that_fell_silent_is_not_taken_up_again() -> None:
-    """It is started elsewhere; when the worker is back, nothing of it runs twice."""
+def test_prefetched_task_of_a_silent_worker_is_lost() -> None:
+    """A new attempt is started; when the worker is back, the old one does not run."""
     queueing = grid(lease_s=30.0)
     queueing.workers("a")
     queueing.submit(2, 2.0)
@@ -291,11 +291,11 @@ def test_what_waited_at_a_worker_that_fell_silent_is_not_taken_up_again() -> Non
     assert [str(attempt) for attempt in queueing.running("a")] == ["1.1.1", "1.2.2"]
 
 
-def test_a_restarted_agent_that_still_has_its_queue_goes_on_with_it() -> None:
+def test_restarted_agent_keeps_its_queue() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(3, 3.0)
-    for attempt in queueing.running("a")[:1]:  # what had begun is given back
+    for attempt in queueing.running("a")[:1]:  # the running attempt is given back
         queueing.step()
         del queueing.agents["a"].running[attempt]
         queueing.join("a", reports=False)
@@ -303,7 +303,7 @@ def test_a_restarted_agent_that_still_has_its_queue_goes_on_with_it() -> None:
     assert [str(attempt) for attempt in queueing.running("a")] == ["1.2.1", "1.3.1", "1.1.2"]
 
 
-def test_a_master_that_starts_again_knows_what_waits() -> None:
+def test_restarted_master_knows_the_prefetched_tasks() -> None:
     queueing = grid()
     queueing.workers("a")
     queueing.submit(3, 3.0)

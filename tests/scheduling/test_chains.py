@@ -1,4 +1,4 @@
-"""A job that comes after others is not in the grid before they have succeeded: whatever happens to them and to it."""
+"""A job with dependencies enters the grid only when they have succeeded."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.scheduling.driver import Grid, spec
 
 
 def finish(grid: Grid, job: int, outcome: Outcome = Outcome.SUCCEEDED) -> None:
-    """End whatever runs of the job."""
+    """End all running attempts of the job."""
     for agent in list(grid.agents.values()):
         for attempt in list(agent.running):
             if attempt.job == job and attempt in agent.running:
                 grid.end(attempt, outcome)
 
 
-def test_it_enters_when_the_last_of_them_has_succeeded() -> None:
+def test_job_enters_the_grid_when_its_last_dependency_succeeds() -> None:
     grid = Grid()
     grid.workers("a", "b", "c")
     first, second = grid.submit(1, 5.0, max_replicas=1), grid.submit(1, 9.0, max_replicas=1)
@@ -39,8 +39,8 @@ def test_it_enters_when_the_last_of_them_has_succeeded() -> None:
 
 
 @pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER])
-def test_while_it_waits_it_holds_nobody_and_later_ones_may_complete(order: Order) -> None:
-    """Its place is that of the last to come as it is released, not as it was submitted."""
+def test_job_waiting_for_dependencies_holds_no_later_job(order: Order) -> None:
+    """Its arrival counts from its release, not from its submission."""
     grid = Grid(order=order, policy="first-come")
     grid.workers("a")
     first = grid.submit(1, 50.0, max_replicas=1)
@@ -56,7 +56,7 @@ def test_while_it_waits_it_holds_nobody_and_later_ones_may_complete(order: Order
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_one_of_them_fails_and_is_retried(policy: str) -> None:
+def test_job_keeps_waiting_while_a_failed_dependency_is_retried(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("a")
     first = grid.submit(1, max_attempts=1)
@@ -86,7 +86,7 @@ def test_one_of_them_fails_and_is_retried(policy: str) -> None:
         assert grid.job(job).state is JobState.SUCCEEDED
 
 
-def test_it_says_whom_it_waits_for() -> None:
+def test_explain_names_the_dependencies_of_a_job() -> None:
     grid = Grid()
     first = grid.submit(3)
     after = grid.submit(1, after=[first])
@@ -95,7 +95,7 @@ def test_it_says_whom_it_waits_for() -> None:
         assert explained.sentence == f"waits for job {first} to succeed (queued; all 3 tasks are left)"
 
 
-def test_those_that_ended_before_are_told_by_the_event() -> None:
+def test_event_carries_the_dependencies_that_ended_before() -> None:
     grid = Grid()
     grid.workers("a")
     done, cancelled = grid.submit(), grid.submit(max_attempts=1)
@@ -107,7 +107,7 @@ def test_those_that_ended_before_are_told_by_the_event() -> None:
     assert grid.job(grid.submit(after=[done, cancelled])).waiting_for == (cancelled,)
 
 
-def test_what_has_changed_since_it_was_read_is_to_be_read_again() -> None:
+def test_submission_is_declined_if_a_dependency_changed_since_it_was_read() -> None:
     grid = Grid()
     declined = grid.declined(JobSubmitted("user", spec(after=[7])))
     assert (declined.status, declined.code) == (409, "changed_meanwhile")
@@ -122,7 +122,7 @@ def test_what_has_changed_since_it_was_read_is_to_be_read_again() -> None:
     assert grid.job(after).state is not JobState.WAITING
 
 
-def test_waiting_jobs_are_paused_resumed_cancelled_and_count() -> None:
+def test_waiting_job_can_be_paused_resumed_and_cancelled() -> None:
     grid = Grid(max_jobs=2)
     first = grid.submit(max_replicas=1)
     after = grid.submit(after=[first])
@@ -140,7 +140,7 @@ def test_waiting_jobs_are_paused_resumed_cancelled_and_count() -> None:
     assert last not in grid.scheduler.state.jobs
 
 
-def test_a_cancelled_one_that_is_retried_waits_again() -> None:
+def test_cancelled_job_waits_for_its_dependencies_again_when_retried() -> None:
     grid = Grid()
     first = grid.submit()
     after = grid.submit(after=[first])

@@ -1,4 +1,4 @@
-"""Every registered policy keeps the contract; and no policy, however hostile, can break the guarantee."""
+"""Every registered policy meets the contract, and not even a hostile policy can break the guarantee."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.scheduling.driver import facts
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY) if LONG else ["fair", "first-come", "round-robin", "turnaround"])
 @pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)
-def test_policies_keep_the_contract(policy: str, clause: Clause) -> None:
+def test_policy_meets_the_contract(policy: str, clause: Clause) -> None:
     clause(policy)
 
 
-# --- policies that mean harm -----------------------------------------------------------------------------------
+# --- hostile policies -----------------------------------------------------------------------------------
 
 
 def jobs(view: View) -> list[Job]:
-    """Return all that are live, by arrival."""
+    """Return all live jobs, by arrival."""
     return list(view.index.live.values())
 
 
 def workers(view: View) -> list[Worker]:
-    """Return all that are available, by name."""
+    """Return all available workers, by name."""
     return [view.workers[name] for name in sorted(view.index.requirements.available)]
 
 
@@ -82,7 +82,7 @@ def wishes_nothing(view: View) -> Iterator[Placement]:
 
 
 def wishes_for_the_latest_and_the_last_first(view: View) -> Iterator[Placement]:
-    """The worst for the order: late jobs first, each from its end, with as many replicas as can be had."""
+    """The worst case for the order: late jobs first, last tasks first, with as many replicas as possible."""
     for job in reversed(jobs(view)):
         for task in range(job.task_count, 0, -1):
             for worker in workers(view):
@@ -98,7 +98,7 @@ def wishes_wildly(view: View) -> Iterator[Placement]:
 
 
 class Careless(WorkerFirst):
-    """Answers whoever asks with any task for any worker, and asks to be asked again in the past, now and for ever."""
+    """Proposes arbitrary tasks for each worker, and asks to be called again in the past, now and always."""
 
     replicates = True
 
@@ -118,7 +118,7 @@ class Careless(WorkerFirst):
 
 
 class Senseless(TaskFirst):
-    """Has costs that are no numbers, and candidates that it never wants."""
+    """Returns NaN as costs, and candidates that it rejects afterwards."""
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float | Later:
         costs = [nan, inf, -inf, 0.0, -1e308, Later(view.grid.now - 1.0)]
@@ -126,7 +126,7 @@ class Senseless(TaskFirst):
 
 
 def policy_of(plan: Callable[[View], Iterator[Placement]]) -> type[Policy]:
-    """Return a policy of neither kind, which proposes what it likes."""
+    """Return a policy of neither kind, with arbitrary proposals."""
 
     class Hostile(Policy):
         def plan(self, view: View) -> Iterator[Placement]:
@@ -161,12 +161,12 @@ def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("clause", SAFETY, ids=lambda clause: clause.__name__)
-def test_a_hostile_policy_may_slow_the_grid_but_breaks_nothing(hostile: str, clause: Clause) -> None:
+def test_hostile_policy_breaks_no_safety_clause(hostile: str, clause: Clause) -> None:
     clause(hostile)
 
 
-def test_a_hostile_policy_cannot_hold_a_step_up(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many it has, wishes in vain are heard only in proportion to the grid's size."""
+def test_hostile_policy_cannot_delay_a_step(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of refused proposals in a step is bounded in proportion to the grid's size."""
     drawn = 0
     policy = REGISTRY[hostile]
 
@@ -188,7 +188,7 @@ def test_a_hostile_policy_cannot_hold_a_step_up(hostile: str, monkeypatch: pytes
         assert drawn <= 5 * (10 + 4) * (1 + granted), f"{drawn} wishes in one step, of which {granted} were granted"
 
 
-def test_the_grid_never_idles_while_something_may_run(hostile: str) -> None:
+def test_grid_is_never_idle_while_a_task_may_run(hostile: str) -> None:
     grid = grid_of(hostile)
     grid.submit(3, 1.0)
     assert sum(len(agent.running) for agent in grid.agents.values()) >= 1

@@ -1,4 +1,4 @@
-"""Order *deliver*: a job is computed freely, and completes when those have completed that it may not pass."""
+"""Order *deliver*: a job runs without a hold, and completes after the jobs that it may not pass."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def compute_the_later(grid: Grid) -> None:
 
 
 @policies
-def test_the_last_task_runs_while_a_predecessor_is_unfinished(policy: str) -> None:
+def test_last_task_runs_while_a_predecessor_is_unfinished(policy: str) -> None:
     grid = two_jobs(policy)
     assert grid.job(2).running == 2
 
 
-def test_a_computed_job_completes_together_with_its_predecessor_and_after_it() -> None:
+def test_computed_job_completes_right_after_its_predecessor() -> None:
     grid = two_jobs()
     compute_the_later(grid)
     assert grid.job(2).state is JobState.RUNNING
@@ -49,13 +49,13 @@ def test_a_computed_job_completes_together_with_its_predecessor_and_after_it() -
     assert grid.job(2).finished_at == grid.job(2).released_at == grid.now
 
 
-def test_a_smaller_job_is_delivered_at_once() -> None:
+def test_smaller_job_is_delivered_at_once() -> None:
     grid = two_jobs(later_size=9.0)
     compute_the_later(grid)
     assert grid.job(2).state is JobState.SUCCEEDED
 
 
-def test_a_failed_job_is_delivered_in_order_as_well() -> None:
+def test_failed_job_is_delivered_in_order() -> None:
     grid = two_jobs()
     for number in (1, 2, 3):
         grid.end(AttemptId(2, 1, number), Outcome.FAILED)
@@ -65,7 +65,7 @@ def test_a_failed_job_is_delivered_in_order_as_well() -> None:
     assert grid.job(2).state is JobState.FAILED
 
 
-def test_it_is_explained() -> None:
+def test_explain_names_the_job_that_holds_a_delivery() -> None:
     grid = two_jobs()
     compute_the_later(grid)
     explanation = explain_job(grid.scheduler, 2)
@@ -76,7 +76,7 @@ def test_it_is_explained() -> None:
     assert explanation.sentence == f"{entered}; the only task of job 1 is left; 2 of 2 tasks succeeded"
 
 
-def test_a_restart_between_computing_and_delivery_loses_nothing() -> None:
+def test_computed_job_survives_a_restart_before_its_delivery() -> None:
     grid = two_jobs()
     compute_the_later(grid)
     grid.restart()
@@ -86,7 +86,7 @@ def test_a_restart_between_computing_and_delivery_loses_nothing() -> None:
     assert grid.job(2).state is JobState.SUCCEEDED
 
 
-def test_it_is_delivered_when_its_predecessor_is_cancelled_or_paused_or_stalls() -> None:
+def test_computed_job_is_delivered_when_its_predecessor_stops_holding() -> None:
     for event in (JobCancelled(1), JobPaused(1)):
         grid = two_jobs()
         compute_the_later(grid)
@@ -101,8 +101,8 @@ def test_it_is_delivered_when_its_predecessor_is_cancelled_or_paused_or_stalls()
     assert [(e.job, e.reason) for e in grid.store.exemptions.values()] == [(1, "stalled")]
 
 
-def test_a_computed_job_does_not_stall_though_its_machines_have_gone() -> None:
-    """It needs none any more; stalled, it would hold nobody, and be passed."""
+def test_computed_job_does_not_stall_when_its_workers_leave() -> None:
+    """It needs no worker any more; if it stalled, it would hold no job and could be passed."""
     grid = Grid(policy="first-come", order=Order.DELIVER, stall_after_s=60.0)
     grid.join("l")
     grid.submit(1, 10.0)
@@ -114,12 +114,12 @@ def test_a_computed_job_does_not_stall_though_its_machines_have_gone() -> None:
     assert not grid.job(2).stalled
 
 
-def test_a_computed_job_that_is_cancelled_or_paused() -> None:
+def test_computed_job_can_be_cancelled_but_not_paused() -> None:
     grid = two_jobs()
     compute_the_later(grid)
     grid.step(JobPaused(2))
     grid.end(AttemptId(1, 1, 1))
-    assert grid.job(2).state is JobState.SUCCEEDED, "there is nothing left to pause"
+    assert grid.job(2).state is JobState.SUCCEEDED, "no task is left to pause"
     grid = two_jobs()
     compute_the_later(grid)
     grid.step(JobCancelled(2), JobResumed(2))
@@ -170,7 +170,7 @@ def test_equal_single_task_jobs_of_a_known_program_run_side_by_side() -> None:
 @policies
 @settings(PATIENT, max_examples=tried(6, 400))
 @given(sizes=st.lists(st.sampled_from([1.0, 2.0, None]), min_size=2, max_size=8), picks=st.data())
-def test_no_delivery_passes_another(policy: str, sizes: list[float | None], picks: st.DataObject) -> None:
+def test_deliveries_never_pass_one_another(policy: str, sizes: list[float | None], picks: st.DataObject) -> None:
     grid = Grid(policy=policy, order=Order.DELIVER)
     for size in sizes:
         grid.submit(2, size)

@@ -1,4 +1,4 @@
-"""Many jobs that all differ in what they require: the shorter way to look them up leads to the same moves."""
+"""Many jobs with different requirements: the faster lookup gives the same assignments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.scheduling.driver import Grid, facts, spec
 
 
 def moves(name: str, seed: int) -> list[list[tuple[str, AttemptId]]]:
-    """What each step gave to each worker, of a grid on which jobs come and tasks end."""
+    """Return each step's assignments per worker, while jobs arrive and tasks end."""
     random, found = Random(seed), list[list[tuple[str, AttemptId]]]()
     grid = Grid(policy=name, prefetch_s=random.choice([0.0, 5.0]))
     for number in range(4):
@@ -39,7 +39,7 @@ def moves(name: str, seed: int) -> list[list[tuple[str, AttemptId]]]:
 @pytest.mark.parametrize(
     "name", ["round-robin", "first-come", "most-throughput", "shortest-queue", "cyclic", "turnaround", "fair"]
 )
-def test_the_moves_are_the_same_however_they_are_looked_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assignments_do_not_depend_on_the_lookup(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(tried(1, 3)):
         found = []
         for few in (0, 5, 10**6):
@@ -51,7 +51,7 @@ def test_the_moves_are_the_same_however_they_are_looked_up(name: str, monkeypatc
 
 
 def asked_when_a_task_ends(monkeypatch: pytest.MonkeyPatch, policy: str, different: int, size: float | None) -> int:
-    """How many jobs are asked for their best worker in the step in which one slot falls free, and is filled."""
+    """Count the jobs whose best worker is computed in a step that frees one slot and fills it."""
     asked, best = list[int](), WorkerIndex.best
     monkeypatch.setattr(WorkerIndex, "best", lambda index, job: asked.append(job.id) or best(index, job))
     grid = Grid(policy=policy, prefetch_s=1.0)
@@ -65,13 +65,11 @@ def asked_when_a_task_ends(monkeypatch: pytest.MonkeyPatch, policy: str, differe
 
 
 @pytest.mark.parametrize("size", [None, 600.0], ids=["unknown", "known"])
-def test_of_tasks_that_are_too_long_to_wait_only_the_next_is_asked(
-    monkeypatch: pytest.MonkeyPatch, size: float | None
-) -> None:
+def test_only_the_next_job_is_asked_if_tasks_are_long(monkeypatch: pytest.MonkeyPatch, size: float | None) -> None:
     assert asked_when_a_task_ends(monkeypatch, "most-throughput", 40, size) == 1
 
 
-def test_a_worker_that_serves_nothing_is_free_and_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_is_asked_for_an_idle_worker_that_none_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, best = list[int](), WorkerIndex.best
     monkeypatch.setattr(WorkerIndex, "best", lambda index, job: asked.append(job.id) or best(index, job))
     grid = Grid(policy="shortest-queue", prefetch_s=1.0)
@@ -85,7 +83,7 @@ def test_a_worker_that_serves_nothing_is_free_and_nobody_asks(monkeypatch: pytes
     assert len(asked) == 1
 
 
-def test_a_short_task_of_a_late_job_waits_although_all_others_are_too_long() -> None:
+def test_short_task_of_a_late_job_is_prefetched_past_long_ones() -> None:
     grid = Grid(policy="shortest-queue", prefetch_s=1.0)
     grid.workers("w1")
     for number in range(40):

@@ -1,4 +1,4 @@
-"""Tasks that take their workers down: counted apart from failures, and failed where that goes on and on."""
+"""Tasks that take their workers down: counted apart from failures, and failed after the third time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAID = "took its worker or its sandbox down 3 times"
 
 
 def takes_down(grid: Grid, name: str, *, slots: int | None = None) -> None:
-    """The agent dies while it runs the task, and is started again; then it offers so many slots."""
+    """The agent dies while it runs the task, and restarts; then it offers ``slots``."""
     (attempt,) = (attempt for attempt in grid.running(name) if attempt.task_id == JOB)
     grid.report(name, result(attempt, Outcome.GIVEN_BACK, reason=AGAIN, took_down=True), slots=slots)
 
@@ -27,7 +27,7 @@ def grid_of(*names: str, **chosen: object) -> Grid:
     return grid
 
 
-def test_three_times_on_two_workers_fail_the_task() -> None:
+def test_task_fails_when_it_took_workers_down_three_times() -> None:
     grid = grid_of("a", "b")
     takes_down(grid, "a", slots=0)
     takes_down(grid, "b", slots=0)
@@ -38,7 +38,7 @@ def test_three_times_on_two_workers_fail_the_task() -> None:
     assert (task.state, task.verdict, task.failures, grid.job(1).state) == ("failed", SAID, 0, "failed")
 
 
-def test_three_times_on_the_only_worker_fail_it_as_well() -> None:
+def test_task_fails_when_it_took_the_only_worker_down_three_times() -> None:
     grid = grid_of("a")
     for _ in range(3):
         assert grid.task(1).is_open
@@ -46,8 +46,8 @@ def test_three_times_on_the_only_worker_fail_it_as_well() -> None:
     assert (grid.task(1).state, grid.task(1).verdict) == ("failed", SAID)
 
 
-def test_one_worker_of_several_is_not_believed() -> None:
-    """There is another that could run the task: the fault may be the worker's."""
+def test_task_does_not_fail_while_another_worker_could_run_it() -> None:
+    """The fault may be the worker's."""
     grid = grid_of("a", "b")
     grid.report("b", slots=0)
     for _ in range(4):
@@ -59,7 +59,7 @@ def test_one_worker_of_several_is_not_believed() -> None:
     assert grid.task(1).state == "failed"
 
 
-def test_a_worker_that_cannot_run_it_does_not_count_as_another() -> None:
+def test_worker_that_cannot_run_the_task_does_not_count_as_another() -> None:
     grid = Grid()
     grid.join("a", facts(labels=["gpu"]))
     grid.join("b")
@@ -70,15 +70,15 @@ def test_a_worker_that_cannot_run_it_does_not_count_as_another() -> None:
 
 
 @pytest.mark.parametrize("reason", ["the worker was stopped", AGAIN])
-def test_what_is_given_back_otherwise_does_not_count(reason: str) -> None:
-    """An operator stops the worker, or the computer is switched off: it says nothing of the task."""
+def test_attempt_given_back_for_other_reasons_does_not_count(reason: str) -> None:
+    """An operator stopped the worker, or the computer was switched off: the task is not the cause."""
     grid = grid_of("a")
     for _ in range(5):
         grid.end(grid.running("a")[0], Outcome.GIVEN_BACK, reason=reason)
     assert grid.task(1).is_open
 
 
-def test_a_restart_of_the_master_forgets_nothing() -> None:
+def test_count_survives_a_restart_of_the_master() -> None:
     grid = grid_of("a")
     for _ in range(2):
         takes_down(grid, "a")
@@ -88,7 +88,7 @@ def test_a_restart_of_the_master_forgets_nothing() -> None:
     assert grid.task(1).verdict == SAID
 
 
-def test_a_result_that_comes_all_the_same_counts() -> None:
+def test_late_result_still_counts() -> None:
     grid = grid_of("a")
     for _ in range(2):
         takes_down(grid, "a")
@@ -96,7 +96,7 @@ def test_a_result_that_comes_all_the_same_counts() -> None:
     assert (grid.task(1).state, grid.task(1).verdict) == ("succeeded", "")
 
 
-def test_a_job_retried_begins_anew() -> None:
+def test_retry_resets_the_count() -> None:
     grid = grid_of("a")
     for _ in range(3):
         takes_down(grid, "a")
@@ -105,8 +105,8 @@ def test_a_job_retried_begins_anew() -> None:
     assert grid.running("a") == [AttemptId(1, 1, 4)]
 
 
-def test_a_task_that_took_workers_down_is_not_replicated_any_more() -> None:
-    """What runs may yet bring the result, but no further worker is put at risk."""
+def test_task_that_took_workers_down_is_no_longer_replicated() -> None:
+    """Live attempts may still bring the result, but no further worker is put at risk."""
     grid = Grid(max_replicas=3)
     for name in "abc":
         grid.join(name)
@@ -122,7 +122,7 @@ def test_a_task_that_took_workers_down_is_not_replicated_any_more() -> None:
     assert grid.task(1).state == "succeeded"
 
 
-def test_explain_says_so() -> None:
+def test_explain_says_that_the_task_took_workers_down() -> None:
     grid = grid_of("a")
     takes_down(grid, "a")
     running = explain_task(grid.scheduler, JOB)

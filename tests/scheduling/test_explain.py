@@ -1,4 +1,4 @@
-"""Why something waits, in the words that people read."""
+"""Explanations of why a job or a task waits, as users read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopline_shared.model import Order, Outcome, TaskId
 from tests.scheduling.driver import Grid, facts, result
 
 NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
-"""Said of every job without a size, as most are here; the helpers leave it out."""
+"""Part of the explanation of every job without a size, as most are here; the helpers leave it out."""
 
 
 def job_says(grid: Grid, job: int) -> str:
@@ -35,11 +35,13 @@ def task_says(grid: Grid, job: int, task: int) -> tuple[str, str]:
     assert explanation is not None
     assert explanation.subject == f"{job}.{task}"
     is_running = explanation.state == "running"
-    assert is_running or [reason.count for reason in explanation.reasons] == [1], "it speaks of this task alone"
+    assert is_running or [reason.count for reason in explanation.reasons] == [1], (
+        "the explanation is about this task alone"
+    )
     return explanation.state, explanation.sentence
 
 
-def test_a_job_that_nobody_could_run() -> None:
+def test_explains_a_job_that_no_worker_can_run() -> None:
     grid = Grid(stall_after_s=60.0)
     grid.join("a", facts(2))
     grid.join("w", facts(1, os="windows"))
@@ -60,14 +62,14 @@ def test_a_job_that_nobody_could_run() -> None:
     assert task_says(grid, job, 1) == ("queued", job_says(grid, job))
 
 
-def test_a_grid_without_workers() -> None:
+def test_explains_a_grid_without_workers() -> None:
     grid = Grid()
     job = grid.submit()
     sentence = "no connected worker can run it (it needs 1 slot); 0 of 0 known workers could"
     assert job_says(grid, job) == sentence
 
 
-def test_a_paused_job() -> None:
+def test_explains_a_paused_job() -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(3)
@@ -79,7 +81,7 @@ def test_a_paused_job() -> None:
     assert task_says(grid, job, 2) == ("queued", paused)
 
 
-def test_a_held_job() -> None:
+def test_explains_a_held_job() -> None:
     grid = Grid(policy="first-come")
     grid.workers("a", "b", "c", "d")
     first = grid.submit(2, 5.0, max_replicas=1)
@@ -114,7 +116,7 @@ def test_job_without_size_is_held_and_has_no_claim() -> None:
     assert [NO_SIZE in str(explanation) for explanation in explanations] == [True, False, True]
 
 
-def test_a_job_that_waits_for_a_slot() -> None:
+def test_explains_a_job_that_waits_for_a_slot() -> None:
     grid = Grid(policy="first-come")
     grid.join("a", facts(2))
     grid.join("w", facts(2, os="windows"))
@@ -135,7 +137,7 @@ def test_prefetched_task_is_not_called_running() -> None:
     assert codes(grid, later) == [("prefetched", 1)]
 
 
-def test_a_job_under_way() -> None:
+def test_explains_a_running_job() -> None:
     grid = Grid(policy="first-come")
     grid.workers("a", "b")
     job = grid.submit(5, max_attempts=1)
@@ -149,7 +151,7 @@ def test_a_job_under_way() -> None:
 
 
 @pytest.mark.parametrize(("failures", "counted"), [(1, "1 failure"), (2, "2 failures")])
-def test_a_task_to_be_tried_again(failures: int, counted: str) -> None:
+def test_explains_a_task_that_will_be_retried(failures: int, counted: str) -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(1, max_attempts=5)
@@ -160,14 +162,14 @@ def test_a_task_to_be_tried_again(failures: int, counted: str) -> None:
     assert task_says(grid, job, 1) == ("queued", f"to be tried again after {counted}; {waits}")
 
 
-def test_replicas_are_named_together() -> None:
+def test_explanation_names_replicas_together() -> None:
     grid = Grid()
     grid.workers("b", "a")
     job = grid.submit(1)
     assert task_says(grid, job, 1) == ("running", "running on a and b")
 
 
-def test_what_is_over_or_unknown_is_not_explained_here() -> None:
+def test_ended_and_unknown_jobs_have_no_explanation() -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(2, max_replicas=1)
@@ -189,7 +191,7 @@ def worker_says(grid: Grid, name: str) -> tuple[str, str]:
     return explanation.state, explanation.sentence
 
 
-def test_a_worker_says_what_it_does() -> None:
+def test_explains_what_a_worker_does() -> None:
     grid = Grid(policy="first-come")
     grid.join("a", facts(3))
     assert worker_says(grid, "a") == ("connected", "3 slots free: no task waits to be started")
@@ -210,7 +212,7 @@ def test_a_worker_says_what_it_does() -> None:
     assert explain_worker(grid.scheduler, "nobody") is None
 
 
-def test_a_worker_that_has_to_end_says_when() -> None:
+def test_explanation_says_when_a_worker_ends() -> None:
     grid = Grid()
     grid.join("a", replace(facts(1), until=grid.now + 90.0))
     explanation = explain_worker(grid.scheduler, "a")
@@ -218,7 +220,7 @@ def test_a_worker_that_has_to_end_says_when() -> None:
     assert [(reason.code, reason.count) for reason in explanation.reasons] == [("ending", 90), ("idle", 1)]
 
 
-def test_a_worker_says_why_its_slots_are_free() -> None:
+def test_explanation_says_why_slots_are_free() -> None:
     grid = Grid(policy="first-come")
     grid.join("a", facts(1))
     grid.submit(1, requires={"os": "windows"})
@@ -232,5 +234,5 @@ def test_a_worker_says_why_its_slots_are_free() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(5.0, "5 s"), (119.0, "119 s"), (2400.0, "40 min"), (9000.0, "2.5 h")])
-def test_times_as_people_say_them(seconds: float, said: str) -> None:
+def test_times_are_shown_in_readable_units(seconds: float, said: str) -> None:
     assert spoken(seconds) == said

@@ -1,4 +1,4 @@
-"""Policy fair: what it looks things up in, against plain definitions, and what it decides."""
+"""Policy fair: its lookup structures against their definitions, and its decisions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.scheduling.driver import Grid, facts, result
 sizes = st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.5, 10.0]), min_size=1, max_size=12)
 
 
-# --- what it looks things up in ---------------------------------------------------------------------------------
+# --- lookup structures ---------------------------------------------------------------------------------
 
 
 @given(sizes=sizes, data=st.data())
-def test_by_size_finds_the_largest_that_is_small_enough(sizes: list[float], data: st.DataObject) -> None:
+def test_by_size_finds_the_largest_size_within_a_limit(sizes: list[float], data: st.DataObject) -> None:
     numbers = st.integers(1, len(sizes))
     index, startable = BySize(sizes), set(data.draw(st.sets(numbers)))
     index.place_all(IntervalSet.of(startable))
@@ -52,11 +52,11 @@ def test_capacity_is_halved_at_the_median_speed(changes: list[tuple[str, float, 
         at_least = [sum(s * n for s, n in there.values() if s >= speed) for speed in (capacity.median, 2 ** (1 / 16))]
         faster = sum(s * n for s, n in there.values() if s >= capacity.median * 2 ** (1 / 16))
         assert at_least[0] >= total / 2 - 1e-4, "those at least as fast deliver half"
-        assert faster <= total / 2 + 1e-4, "and no greater speed would do, to a sixteenth of a factor of two"
+        assert faster <= total / 2 + 1e-4, "a greater speed would not, to a sixteenth of a factor of two"
 
 
 @given(tags=st.lists(st.integers(1, 50), max_size=10), clock=st.integers(0, 30), work=st.integers(1, 400))
-def test_the_clock_shares_work_among_the_tags_ahead(tags: list[int], clock: int, work: int) -> None:
+def test_virtual_clock_shares_work_among_later_tags(tags: list[int], clock: int, work: int) -> None:
     index = VirtualTime()
     for job, tag in enumerate(tags):
         index.put(job, float(tag))
@@ -67,11 +67,11 @@ def test_the_clock_shares_work_among_the_tags_ahead(tags: list[int], clock: int,
     assert index.after(float(clock), float(work)) == pytest.approx(expected)
 
 
-# --- what finished attempts show --------------------------------------------------------------------------------
+# --- measured speeds --------------------------------------------------------------------------------
 
 
-def test_speeds_are_measured() -> None:
-    """Two workers of the same benchmark; one turns out to be four times as fast as the other."""
+def test_speeds_are_measured_from_finished_attempts() -> None:
+    """Two workers have the same benchmark, but one proves to be four times as fast."""
     grid = Grid(policy="fair")
     grid.workers("fast", "slow")
     for number in range(20):
@@ -83,10 +83,10 @@ def test_speeds_are_measured() -> None:
     state = grid.scheduler.state
     fast, slow = (speed_of(state.workers[name]) for name in ("fast", "slow"))
     assert fast / slow == pytest.approx(4.0, rel=0.15)
-    assert slow <= 1.0 <= fast, "what both hang on is their benchmark"
+    assert slow <= 1.0 <= fast, "their mean is that of their benchmarks"
 
 
-def test_what_was_measured_survives_a_restart() -> None:
+def test_measured_speed_survives_a_restart() -> None:
     grid = known(4.0, 1.0)
     before = speed_of(grid.scheduler.state.workers["w0"])
     grid.restart()
@@ -94,11 +94,11 @@ def test_what_was_measured_survives_a_restart() -> None:
     assert before > 1.5 * speed_of(grid.scheduler.state.workers["w1"])
 
 
-# --- what it decides --------------------------------------------------------------------------------------------
+# --- decisions --------------------------------------------------------------------------------------------
 
 
 def known(*speeds: float) -> Grid:
-    """Workers w0, w1, ... whose speeds have been seen."""
+    """Workers w0, w1, ... with measured speeds."""
     grid = Grid(policy="fair", lease_s=1e9)
     grid.workers(*(f"w{place}" for place in range(len(speeds))))
     state = grid.scheduler.state
@@ -114,7 +114,7 @@ def of_sizes(*sizes: float) -> JobSpec:
     return JobSpec(command=["work"], tasks=[TaskSpec(size=size) for size in sizes])
 
 
-def test_every_job_is_started_at_once_if_a_worker_is_idle() -> None:
+def test_new_job_starts_first_on_an_idle_worker() -> None:
     grid = Grid(policy="fair")
     long = grid.submit(50, 5000.0)
     grid.workers("a", "b")
@@ -124,7 +124,7 @@ def test_every_job_is_started_at_once_if_a_worker_is_idle() -> None:
     assert grid.running("a")[0].job == 2, "a job that has never run comes first"
 
 
-def test_large_tasks_come_first_and_slow_workers_work_for_jobs_further_back() -> None:
+def test_largest_tasks_start_first_and_slow_workers_serve_later_jobs() -> None:
     grid = known(4.0, 0.1)
     first = grid.submit_spec(of_sizes(10.0, 40.0, 20.0, 30.0))
     second = grid.submit(40, 4000.0)
@@ -137,11 +137,11 @@ def test_large_tasks_come_first_and_slow_workers_work_for_jobs_further_back() ->
         grid.end(attempt, wall_s=10.0)
         if grid.running("w1") and grid.running("w1")[0].job == first:
             grid.end(grid.running("w1")[0], wall_s=100.0)
-    assert [of for of in order if of != 1] == [2, 4, 3], "by size, falling"
+    assert [of for of in order if of != 1] == [2, 4, 3], "largest first"
 
 
 @pytest.mark.parametrize("left", [0.5, 0.25])
-def test_a_worker_is_as_fast_as_its_owner_leaves_it(left: float) -> None:
+def test_speed_of_a_worker_depends_on_its_spare_cpu(left: float) -> None:
     grid = known(1.0, 0.9)
     grid.report("w0", spare_cpu=left)
     grid.submit(1, 10.0)
@@ -151,19 +151,17 @@ def test_a_worker_is_as_fast_as_its_owner_leaves_it(left: float) -> None:
 @pytest.mark.parametrize(
     ("slots", "spare", "quarters"), [(1, 1.0, 4), (2, 1.0, 2), (4, 1.0, 1), (2, 3.0, 4), (0, 0.5, 2)]
 )
-def test_what_an_owner_leaves_is_shared_by_the_slots_that_are_offered(
-    slots: int, spare: float, quarters: int
-) -> None:
+def test_spare_cpu_is_shared_by_the_offered_slots(slots: int, spare: float, quarters: int) -> None:
     assert quarters_of(Load(slots, spare), slots) == quarters
 
 
-def test_a_straggler_is_copied_to_a_worker_that_will_be_much_sooner() -> None:
+def test_straggler_is_replicated_on_a_worker_that_finishes_much_sooner() -> None:
     grid = known(1.0, 1.0)
     job = grid.submit_spec(of_sizes(100.0, 100.0))
     late, soon = grid.running("w0")[0], grid.running("w1")[0]
     grid.now += 100
     grid.end(soon, wall_s=100.0)
-    assert grid.attempts_of(late.task_id) == [late], "not late yet: a copy would bring nothing"
+    assert grid.attempts_of(late.task_id) == [late], "not late yet: a replica would gain nothing"
     grid.now += 600
     grid.report("w1")
     assert grid.attempts_of(late.task_id) == [late, AttemptId(job, late.task, 2)]
@@ -172,16 +170,16 @@ def test_a_straggler_is_copied_to_a_worker_that_will_be_much_sooner() -> None:
     assert late in grid.agents["w0"].killed
 
 
-def test_no_copy_that_would_bring_little() -> None:
+def test_straggler_is_not_replicated_for_a_small_gain() -> None:
     grid = known(1.0, 1.0)
     grid.submit_spec(of_sizes(100.0, 350.0))
     short = next(grid.running(name)[0] for name in grid.agents if grid.running(name)[0].task == 1)
     grid.now += 100
     grid.end(short, wall_s=100.0)
-    assert len(grid.scheduler.state.index.attempts.used) == 1, "250 s are left of the other, a copy would take 350 s"
+    assert len(grid.scheduler.state.index.attempts.used) == 1, "the other has 250 s left, a replica would take 350 s"
 
 
-def test_no_copy_where_the_job_lasts_longer_anyway() -> None:
+def test_straggler_is_not_replicated_if_its_job_ends_later_anyway() -> None:
     grid = known(1.0, 1.0, 1.0)
     job = grid.submit_spec(of_sizes(200.0, 10.0))
     for waited, attempts in ((103, 1), (5, 2)):
@@ -193,7 +191,7 @@ def test_no_copy_where_the_job_lasts_longer_anyway() -> None:
         )
 
 
-def test_no_task_has_more_than_two_attempts() -> None:
+def test_task_has_at_most_two_live_attempts() -> None:
     grid = Grid(policy="fair", max_replicas=None, lease_s=1e9)
     grid.workers("a", "b", "c", "d")
     grid.submit(1, 10.0)
@@ -204,8 +202,8 @@ def test_no_task_has_more_than_two_attempts() -> None:
     assert len(grid.attempts_of(TaskId(1, 1))) == 2
 
 
-def test_the_held_task_is_the_smallest() -> None:
-    """The last to be started is the one whose wait costs least."""
+def test_smallest_task_is_held() -> None:
+    """Holding the smallest task costs least."""
     grid = Grid(policy="fair", max_replicas=1)
     grid.join("a")
     grid.submit(1, 90.0)
@@ -216,7 +214,7 @@ def test_the_held_task_is_the_smallest() -> None:
     assert grid.scheduler.state.fresh[later].pairs() == [(2, 3)]
 
 
-def test_jobs_of_unknown_size_are_served_too() -> None:
+def test_jobs_of_unknown_size_are_served() -> None:
     grid = Grid(policy="fair")
     grid.workers("a", "b")
     for _ in range(3):
@@ -231,8 +229,8 @@ def test_jobs_of_unknown_size_are_served_too() -> None:
 
 @settings(PATIENT, max_examples=tried(8, 500))
 @given(st.integers(0, 10**6))
-def test_it_decides_from_rows_alone(seed: int) -> None:
-    """A master that is started again in the middle goes on as one that was not."""
+def test_decisions_depend_on_rows_alone(seed: int) -> None:
+    """A restarted master decides like one that kept running."""
     chance = random.Random(seed)
     grid = Grid(policy="fair")
     grid.workers("a", "b", "c", slots=2)
@@ -250,7 +248,7 @@ def test_it_decides_from_rows_alone(seed: int) -> None:
         assert twin.state.policy_index == grid.scheduler.state.policy_index
 
 
-# --- what once went wrong ---------------------------------------------------------------------------------------
+# --- regressions ---------------------------------------------------------------------------------------
 
 
 def silent(*names: str, **chosen: object) -> Grid:
@@ -259,7 +257,7 @@ def silent(*names: str, **chosen: object) -> Grid:
     return grid
 
 
-def test_a_crowd_of_running_jobs_hides_nobody() -> None:
+def test_job_behind_a_hundred_running_jobs_is_served() -> None:
     grid = silent(*(f"w{number}" for number in range(101)))
     for number in range(101):
         grid.submit(1, 2000.0 - number)
@@ -268,7 +266,7 @@ def test_a_crowd_of_running_jobs_hides_nobody() -> None:
     assert grid.job(last).running == 3
 
 
-def test_a_slow_worker_does_not_wait_for_ever_for_faster_ones_to_come_free() -> None:
+def test_slow_worker_gets_work_although_a_faster_one_will_be_free() -> None:
     grid = known(1.0, 0.05)
     grid.submit(1, 36_000.0, max_replicas=1)
     job = grid.submit(10, 600.0, max_replicas=1)
@@ -279,7 +277,7 @@ def test_a_slow_worker_does_not_wait_for_ever_for_faster_ones_to_come_free() -> 
 
 
 @pytest.mark.parametrize(("straggler", "other"), ["ab", "ba"])
-def test_a_worker_that_runs_the_straggler_itself_bars_nobody_else(straggler: str, other: str) -> None:
+def test_worker_that_runs_a_straggler_keeps_no_other_from_replicating_it(straggler: str, other: str) -> None:
     grid = Grid(policy="fair", lease_s=1e9)
     grid.workers(straggler, slots=8)
     grid.submit(1, 100.0)
@@ -292,7 +290,7 @@ def test_a_worker_that_runs_the_straggler_itself_bars_nobody_else(straggler: str
 
 
 @pytest.mark.parametrize("wrong", [(1e12, 1.0, 1.0), (1e15, 0.0, 1e-6)])
-def test_one_wrong_size_or_benchmark_spoils_nothing(wrong: tuple[float, float, float]) -> None:
+def test_one_wrong_size_or_benchmark_does_no_lasting_harm(wrong: tuple[float, float, float]) -> None:
     size, wall_s, speed = wrong
     grid = Grid(policy="fair", lease_s=1e9)
     grid.join("a", replace(facts(), speed=speed))
@@ -307,7 +305,7 @@ def test_one_wrong_size_or_benchmark_spoils_nothing(wrong: tuple[float, float, f
     assert speed_of(state.workers["b"]) == pytest.approx(1.0, rel=0.9)
 
 
-def test_a_job_that_is_retried_is_served_by_what_is_left_of_it() -> None:
+def test_tag_of_a_retried_job_counts_only_its_unfinished_tasks() -> None:
     grid = silent("a")
     job = grid.submit(4, 400.0, max_attempts=1)
     for _ in range(3):
@@ -317,7 +315,7 @@ def test_a_job_that_is_retried_is_served_by_what_is_left_of_it() -> None:
     assert grid.job(job).tag - grid.store.grid.virtual == pytest.approx(100.0)
 
 
-def test_the_clock_begins_anew_when_nothing_is_left_to_do() -> None:
+def test_virtual_clock_restarts_when_the_grid_is_empty() -> None:
     grid = silent("a")
     for _ in range(3):
         grid.submit(1, 1e15)
@@ -326,8 +324,8 @@ def test_the_clock_begins_anew_when_nothing_is_left_to_do() -> None:
     assert grid.job(4).tag == 2.0
 
 
-def test_a_large_job_under_a_stream_of_small_ones_ends_by_its_fair_sharing_time() -> None:
-    """Two small jobs are always there: the large one has a third of the workers, and ends as if they were shared."""
+def test_large_job_among_small_ones_ends_by_its_fair_sharing_time() -> None:
+    """Two small jobs are always present: the large one has a third of the capacity and ends as under fair sharing."""
     grid = Grid(policy="fair", lease_s=1e9, max_replicas=1, order=Order.NONE)
     grid.workers("a", "b")
     large, began = grid.submit(30, 300.0), grid.now
@@ -338,5 +336,5 @@ def test_a_large_job_under_a_stream_of_small_ones_ends_by_its_fair_sharing_time(
             grid.end(grid.running(name)[0], wall_s=10.0, cpu_s=10.0)
         small = [job if grid.job(job).is_live else grid.submit(4, 40.0) for job in small]
     shared_s = 300.0 / (2 / 3)  # its work, by its share of two workers
-    assert not grid.job(large).is_live, "it starves"
-    assert grid.now - began <= 1.25 * shared_s, "every new job has one task started at once, which comes on top"
+    assert not grid.job(large).is_live, "the large job starves"
+    assert grid.now - began <= 1.25 * shared_s, "each new job starts one task at once, in addition"

@@ -1,4 +1,4 @@
-"""Policies of the literature, for comparison only: they keep the contract, and do what their papers say."""
+"""Policies of the literature, for comparison only: they meet the contract and follow their papers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG = [
     contract.decisions_are_a_function_of_rows,
     contract.decisions_are_deterministic,
 ]
-"""Whole lives of a grid under each policy: of those that no master runs, with the long tests."""
+"""Whole lives of a grid under each policy that no master offers; they run with the long tests."""
 
 
 def grid_of(policy: str, **more: object) -> Grid:
@@ -26,7 +26,7 @@ def grid_of(policy: str, **more: object) -> Grid:
 
 
 def ran(grid: Grid, *workers: str) -> list[tuple[int, int]]:
-    """Return job and task of what each worker runs."""
+    """Return the job and task that each worker runs."""
     return [(attempt.job, attempt.task) for name in workers for attempt in grid.running(name)]
 
 
@@ -34,18 +34,18 @@ def ran(grid: Grid, *workers: str) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     "clause", [clause for clause in CONTRACT if clause not in LONG], ids=lambda clause: clause.__name__
 )
-def test_they_keep_the_contract(policy: str, clause: Clause) -> None:
+def test_field_policy_meets_the_contract(policy: str, clause: Clause) -> None:
     clause(policy)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("policy", FIELD)
 @pytest.mark.parametrize("clause", LONG, ids=lambda clause: clause.__name__)
-def test_they_keep_the_long_clauses(policy: str, clause: Clause) -> None:
+def test_field_policy_meets_the_long_clauses(policy: str, clause: Clause) -> None:
     clause(policy)
 
 
-def test_a_master_refuses_them() -> None:
+def test_master_refuses_field_policies() -> None:
     assert not REGISTRY.keys() & COMPARED.keys()
     for policy in FIELD:
         with pytest.raises(ValueError, match="there is no such policy"):
@@ -62,7 +62,7 @@ def test_a_master_refuses_them() -> None:
         ("fcfs-share", [(1, 1), (1, 2)]),  # the first job's replicas before the next job
     ],
 )
-def test_what_the_next_machines_do_when_the_first_job_has_started(policy, third_and_fourth) -> None:
+def test_next_workers_run_new_tasks_or_replicas_by_policy(policy, third_and_fourth) -> None:
     grid = grid_of(policy)
     grid.submit(2, 9.0)
     grid.submit(2, 9.0)
@@ -70,17 +70,17 @@ def test_what_the_next_machines_do_when_the_first_job_has_started(policy, third_
     assert ran(grid, "a", "b", "c", "d") == [(1, 1), (1, 2), *third_and_fourth]
 
 
-def test_round_robin_without_replicas_first() -> None:
+def test_round_robin_starts_new_tasks_before_replicas() -> None:
     grid = grid_of("rr-nrf")
     grid.submit(2, 9.0)
     grid.submit(3, 9.0)
     grid.workers("a", "b", "c", "d", "e", "f")
     assert ran(grid, "a", "b", "c", "d", "e") == [(1, 1), (2, 1), (1, 2), (2, 2), (2, 3)]
-    assert ran(grid, "f") == [(1, 1)], "and then replicas, in the same round"
+    assert ran(grid, "f") == [(1, 1)], "then replicas, in the same round"
 
 
 @pytest.mark.parametrize("policy", FIELD)
-def test_no_task_has_more_attempts_than_the_threshold(policy: str) -> None:
+def test_task_has_at_most_as_many_attempts_as_the_threshold(policy: str) -> None:
     grid = grid_of(policy)
     grid.submit(2, 9.0)
     grid.workers("a", "b", "c", "d", "e", "f")
@@ -89,7 +89,7 @@ def test_no_task_has_more_attempts_than_the_threshold(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", FIELD)
-def test_a_task_that_was_lost_is_started_again_before_anything_is_replicated(policy: str) -> None:
+def test_lost_task_restarts_before_any_task_is_replicated(policy: str) -> None:
     grid = grid_of(policy)
     grid.submit(2, 9.0)
     grid.workers("a", "b")
@@ -97,7 +97,7 @@ def test_a_task_that_was_lost_is_started_again_before_anything_is_replicated(pol
     assert ran(grid, "b") == [(1, 2)]
 
 
-def test_the_task_that_waited_longest_for_its_start_is_replicated_first() -> None:
+def test_task_that_waited_longest_is_replicated_first() -> None:
     grid = grid_of("long-idle")
     grid.submit(1, 9.0)
     grid.workers("a")
@@ -106,4 +106,4 @@ def test_the_task_that_waited_longest_for_its_start_is_replicated_first() -> Non
     grid.workers("b")
     assert ran(grid, "b") == [(2, 1)]
     grid.workers("c")
-    assert ran(grid, "c") == [(2, 1)], "which waited 50 s; the first job's began at once"
+    assert ran(grid, "c") == [(2, 1)], "it waited 50 s; the first job's tasks started at once"

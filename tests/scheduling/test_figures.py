@@ -1,4 +1,4 @@
-"""What a worker reports of an attempt is believed only as far as it is possible (reports/figures.py)."""
+"""Figures that a worker reports for an attempt are cut to possible values (reports/figures.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST = AttemptId(1, 1, 1)
 
 
 def liar(out_s: float = 1.0, outcome: Outcome = Outcome.SUCCEEDED, **figures: float) -> Grid:
-    """A job of two tasks and size 100 has a worker; its first task was out for a given time."""
+    """A job of two tasks and size 100 runs on a worker; its first attempt started a given time ago."""
     grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)
     grid.join("a")
     grid.submit(2, 100.0)
@@ -28,7 +28,7 @@ def liar(out_s: float = 1.0, outcome: Outcome = Outcome.SUCCEEDED, **figures: fl
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
-def test_a_liar_does_not_make_its_job_overdrawn(outcome: Outcome) -> None:
+def test_impossible_run_time_does_not_overdraw_the_job(outcome: Outcome) -> None:
     grid = liar(outcome=outcome)
     assert grid.job(1).used == pytest.approx(1.0, abs=0.01)
     grid.join("b")
@@ -40,7 +40,7 @@ def test_a_liar_does_not_make_its_job_overdrawn(outcome: Outcome) -> None:
     assert not grid.store.exemptions
 
 
-def test_a_liar_does_not_predict_the_next_job_of_the_program() -> None:
+def test_impossible_run_time_does_not_enter_predictions() -> None:
     grid = liar()
     grid.end(*grid.running("a"), wall_s=1.0, cpu_s=1.0)
     assert grid.job(1).state is JobState.SUCCEEDED
@@ -50,7 +50,7 @@ def test_a_liar_does_not_predict_the_next_job_of_the_program() -> None:
     assert job.size == pytest.approx(1.0, rel=0.3)
 
 
-def test_the_rows_and_the_accounts_have_what_was_possible() -> None:
+def test_rows_and_accounts_store_possible_figures() -> None:
     grid = liar(system_s=1e9, peak_memory_bytes=2**50)  # type: ignore[arg-type]
     attempt = grid.attempt(1)
     assert attempt.wall_s == attempt.cpu_s == attempt.system_s == pytest.approx(1.0, abs=0.01)
@@ -58,7 +58,7 @@ def test_the_rows_and_the_accounts_have_what_was_possible() -> None:
     assert grid.job(1).useful_cpu_ms == pytest.approx(1000, abs=2)
 
 
-def test_the_worker_is_flagged() -> None:
+def test_worker_that_reports_impossible_figures_is_flagged() -> None:
     grid = liar()
     assert grid.last.overstated == [("a", FIRST)]
     assert grid.store.workers["a"].overstated == 1
@@ -67,19 +67,19 @@ def test_the_worker_is_flagged() -> None:
     assert "impossible times or memory with 1 result" in says.sentence
 
 
-def test_a_clock_that_is_a_little_fast_is_cut_and_not_flagged() -> None:
+def test_slightly_fast_clock_is_cut_but_not_flagged() -> None:
     grid = liar(out_s=100.0, wall_s=101.0, cpu_s=101.0)
     assert grid.attempt(1).wall_s == pytest.approx(100.0, abs=0.01)
     assert grid.store.workers["a"].overstated == 0
 
 
-def test_phases_and_slot_are_bounded_too() -> None:
+def test_phases_and_slot_are_bounded() -> None:
     grid = Grid()
     grid.join("a")
     grid.submit()
     grid.now += 5.0
-    told = Phases(inputs_s=1.0, began_s=2.0, ended_s=1e8, frozen_s=1e7, delivered_s=1e9)
-    grid.report("a", result(FIRST, wall_s=3.0, slot=1, phases=told), lies=True)
+    reported = Phases(inputs_s=1.0, began_s=2.0, ended_s=1e8, frozen_s=1e7, delivered_s=1e9)
+    grid.report("a", result(FIRST, wall_s=3.0, slot=1, phases=reported), lies=True)
     attempt = grid.attempt(1)
     most_s = 5.0 + ROUNDING_S
     assert attempt.phases == Phases(1.0, 2.0, most_s, most_s, most_s)
@@ -87,7 +87,7 @@ def test_phases_and_slot_are_bounded_too() -> None:
     assert grid.store.workers["a"].overstated == 1
 
 
-def test_a_result_that_was_kept_while_its_worker_was_cut_off_is_believed() -> None:
+def test_figures_of_a_result_kept_by_a_disconnected_worker_are_accepted() -> None:
     grid = Grid(lease_s=15.0)
     grid.join("a")
     grid.submit(1, max_replicas=1)
@@ -100,7 +100,7 @@ def test_a_result_that_was_kept_while_its_worker_was_cut_off_is_believed() -> No
     assert grid.store.workers["a"].overstated == 0
 
 
-def test_the_time_counts_from_the_dispatch_across_a_restart_of_the_master() -> None:
+def test_possible_time_counts_from_the_dispatch_across_a_restart() -> None:
     grid = Grid()
     grid.workers("a", "b")
     grid.submit(2)
@@ -115,7 +115,7 @@ def test_the_time_counts_from_the_dispatch_across_a_restart_of_the_master() -> N
     assert [grid.store.workers[name].overstated for name in "ab"] == [0, 1]
 
 
-def test_a_program_with_many_threads_is_believed_up_to_the_cores_of_its_computer() -> None:
+def test_cpu_time_is_accepted_up_to_the_cores_of_the_computer() -> None:
     grid = Grid()
     grid.join("a", facts(4))
     grid.submit()
@@ -128,7 +128,7 @@ def test_a_program_with_many_threads_is_believed_up_to_the_cores_of_its_computer
     assert grid.attempt(2).cpu_s == pytest.approx(40.0, abs=0.01)
 
 
-def test_members_of_gangs_are_bounded() -> None:
+def test_figures_of_gang_members_are_bounded() -> None:
     grid = Grid()
     grid.workers("a", "b", gangs=True)
     job = grid.submit(1, nodes=2)
@@ -144,17 +144,17 @@ def test_members_of_gangs_are_bounded() -> None:
     assert program.window[-1].work == pytest.approx(20.0, abs=0.01)
 
 
-def test_a_result_of_a_forgotten_attempt_is_bounded_by_the_time_since_its_worker_joined() -> None:
+def test_figures_of_an_unknown_attempt_are_bounded_by_its_workers_age() -> None:
     grid = Grid()
     grid.join("a")
     grid.now += 30.0
     grid.report("a", result(AttemptId(7, 1, 1), wall_s=1e9, cpu_s=1e9), lies=True)
-    ((_, told),) = grid.last.late
-    assert told.wall_s == told.cpu_s == pytest.approx(30.0, abs=0.01)
-    assert grid.store.workers["a"].overstated == 0, "it may have been forgotten itself since"
+    ((_, reported),) = grid.last.late
+    assert reported.wall_s == reported.cpu_s == pytest.approx(30.0, abs=0.01)
+    assert grid.store.workers["a"].overstated == 0, "the worker may have been forgotten since"
 
 
-def test_a_worker_that_overstates_its_speed_charges_its_job_for_no_more_than_others_show() -> None:
+def test_overstated_speed_charges_the_job_by_other_workers_speeds() -> None:
     grid = Grid()
     grid.workers("b", "c", "d", "e", "f", "g")
     job = grid.submit(6)
@@ -166,7 +166,7 @@ def test_a_worker_that_overstates_its_speed_charges_its_job_for_no_more_than_oth
     grid.join("fast", replace(facts(), speed=1e6))
     next_job = grid.submit(2)
     grid.end(*grid.running("fast"), wall_s=10.0, cpu_s=10.0)
-    assert grid.job(next_job).used == pytest.approx(40.0), "four times what nine in ten took"
+    assert grid.job(next_job).used == pytest.approx(40.0), "four times the 90th percentile"
 
 
 figures = st.floats(0, 1e10)
@@ -183,7 +183,7 @@ figures = st.floats(0, 1e10)
     phases=st.none() | st.builds(Phases, figures, figures, figures, figures, figures),
     slot=st.integers(0, 2),
 )
-def test_whatever_is_reported_only_what_is_possible_is_built_on(
+def test_stored_figures_are_always_possible(
     out_s: float,
     outcome: Outcome,
     wall_s: float,
@@ -197,7 +197,7 @@ def test_whatever_is_reported_only_what_is_possible_is_built_on(
     grid.join("a", facts(2))
     grid.submit(2, requires={"slots": 2})
     grid.now += out_s
-    told = result(
+    reported = result(
         FIRST,
         outcome,
         wall_s=wall_s,
@@ -207,7 +207,7 @@ def test_whatever_is_reported_only_what_is_possible_is_built_on(
         phases=phases,
         slot=slot,
     )
-    grid.report("a", told, lies=True)
+    grid.report("a", reported, lies=True)
     most_s, attempt, job = out_s + 2 * ROUNDING_S, grid.attempt(1), grid.job(1)
     assert max(attempt.wall_s, attempt.fetch_s, attempt.frozen_s, attempt.deliver_s, job.used, attempt.work) <= most_s
     assert attempt.system_s <= attempt.cpu_s <= 2 * most_s

@@ -1,4 +1,4 @@
-"""ETAs: what they are told from, what they heed, and that their own record sets them right."""
+"""ETAs: their evidence, what they depend on, and their correction by past errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def unknown(grid: Grid, job: int) -> str:
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_it_is_told_from_the_tasks_that_have_finished(policy: str) -> None:
+def test_eta_is_estimated_from_finished_tasks(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("a")
     job = grid.submit(10, max_replicas=1)
@@ -47,14 +47,14 @@ def test_it_is_told_from_the_tasks_that_have_finished(policy: str) -> None:
     run(grid, 4)
     found = forecast(grid, job)
     assert found.based_on == "4 finished tasks"
-    assert 40 < found.p50_s < 80, "six are left, of ten seconds each"
+    assert 40 < found.p50_s < 80, "six tasks of ten seconds each are left"
     assert found.p50_s < found.p90_s < 200
     grid.restart()
     grid.join("a")
     assert forecast(grid, job) == found
 
 
-def test_why_there_is_none() -> None:
+def test_missing_eta_has_a_reason() -> None:
     grid = Grid()
     job = grid.submit(3)
     assert unknown(grid, job) == "no connected worker offers it a slot"
@@ -66,7 +66,7 @@ def test_why_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER])
-def test_none_is_expected_before_those_that_it_may_not_pass(order: Order) -> None:
+def test_eta_is_not_before_that_of_a_job_it_may_not_pass(order: Order) -> None:
     grid = Grid(policy="first-come", order=order)
     grid.workers("a")
     large, small = grid.submit(20, 400.0, max_replicas=1), grid.submit(2, 500.0, max_replicas=1)
@@ -79,7 +79,7 @@ def test_none_is_expected_before_those_that_it_may_not_pass(order: Order) -> Non
     assert unknown(grid, unknowable) == "no task of it has finished yet"
 
 
-def test_what_may_not_pass_an_unknown_one_is_unknown() -> None:
+def test_eta_behind_a_job_without_one_is_unknown() -> None:
     grid = Grid(policy="first-come")
     grid.workers("a")
     done = grid.submit(1, 10.0)
@@ -92,7 +92,7 @@ def test_what_may_not_pass_an_unknown_one_is_unknown() -> None:
     assert "no task" in unknown(grid, second)
 
 
-def test_of_a_known_program_earlier_runs_tell() -> None:
+def test_eta_of_a_known_program_comes_from_earlier_runs() -> None:
     grid = Grid(policy="first-come")
     grid.workers("a")
     for _ in range(3):
@@ -103,11 +103,13 @@ def test_of_a_known_program_earlier_runs_tell() -> None:
     assert 0 < expected.p50_s < expected.p90_s
 
 
-def test_a_size_that_was_given_serves_until_tasks_have_finished() -> None:
+def test_given_size_is_used_until_tasks_have_finished() -> None:
     grid = Grid()
     grid.workers("a")
     before = grid.submit(1, 10.0, max_replicas=1)
-    assert unknown(grid, before) == "no task of it has finished yet", "nothing shows yet what sizes mean here"
+    assert unknown(grid, before) == "no task of it has finished yet", (
+        "no finished task shows yet how sizes translate to seconds"
+    )
     assert preview(grid.scheduler.state, spec(10, 100.0)) is None
     run(grid, 1)
     expected = preview(grid.scheduler.state, spec(10, 100.0))
@@ -117,7 +119,7 @@ def test_a_size_that_was_given_serves_until_tasks_have_finished() -> None:
     assert forecast(grid, job).based_on == "its size"
 
 
-def test_more_slots_less_time() -> None:
+def test_more_slots_give_an_earlier_eta() -> None:
     grid = Grid()
     grid.workers("a")
     job = grid.submit(40, 400.0, max_replicas=1)
@@ -127,8 +129,8 @@ def test_more_slots_less_time() -> None:
     assert forecast(grid, job).p50_s < alone.p50_s / 2
 
 
-def test_an_owner_slows_down_what_computes_and_not_what_waits() -> None:
-    told = {}
+def test_owner_slows_down_programs_that_compute_but_not_ones_that_sleep() -> None:
+    corrected = {}
     for name, cpu_s in (("computes", 5.0), ("waits", 0.1)):
         grid = Grid()
         grid.workers("a")
@@ -136,15 +138,17 @@ def test_an_owner_slows_down_what_computes_and_not_what_waits() -> None:
         for _ in range(4):
             grid.now += 10.0
             grid.report("a", result(grid.running("a")[0], wall_s=10.0, cpu_s=cpu_s), spare_cpu=0.5)
-        told[name] = forecast(grid, job).p50_s
+        corrected[name] = forecast(grid, job).p50_s
         attempt = grid.running("a")[0]
         assert grid.store.attempts[attempt].expected_s == pytest.approx(10.0, rel=0.01)
         grid.report("a", spare_cpu=0.25)
-        assert forecast(grid, job).p50_s / told[name] == pytest.approx(2.0 if name == "computes" else 1.0, rel=0.05)
-    assert told["waits"] == pytest.approx(told["computes"], rel=0.05), "so far each has taken ten seconds"
+        assert forecast(grid, job).p50_s / corrected[name] == pytest.approx(
+            2.0 if name == "computes" else 1.0, rel=0.05
+        )
+    assert corrected["waits"] == pytest.approx(corrected["computes"], rel=0.05), "each task took ten seconds so far"
 
 
-def test_those_under_way_show_that_the_first_were_quick() -> None:
+def test_running_tasks_correct_an_estimate_from_short_ones() -> None:
     quick = fitted(3, math.log(10), 0.1, 0.05, [])
     humbled = fitted(3, math.log(10), 0.1, 0.05, [40.0] * 10)
     assert quick.mean == pytest.approx(10, rel=0.1)
@@ -152,7 +156,7 @@ def test_those_under_way_show_that_the_first_were_quick() -> None:
     assert fitted(3, math.log(10), 0.1, 0.05, [1.0] * 10) == quick
 
 
-def test_the_first_to_finish_are_taken_for_short_ones_the_less_the_more_have_finished() -> None:
+def test_first_finished_tasks_are_assumed_to_be_short_ones() -> None:
     each = []
     for finished in (1, 9):
         grid = Grid(policy="first-come")
@@ -163,7 +167,7 @@ def test_the_first_to_finish_are_taken_for_short_ones_the_less_the_more_have_fin
     assert each[0] > 1.4 * each[1] > 14.0
 
 
-def test_how_long_one_goes_on() -> None:
+def test_remaining_time_follows_the_lognormal_law() -> None:
     law = Lognormal(math.log(10), 0.5)
     assert law.left(0.0, 0.5) == pytest.approx(10)
     assert law.mean_left(0.0) == pytest.approx(law.mean)
@@ -171,13 +175,13 @@ def test_how_long_one_goes_on() -> None:
     assert law.mean_left(1e9) == 1e9
 
 
-def test_moments() -> None:
+def test_moment_follows_from_the_share_of_finished_tasks() -> None:
     assert [moment_of(done, 8) for done in range(9)] == [None, 0, 25, 25, 50, 50, 75, 75, None]
     assert moment_of(0, 1) is None
     assert moment_of(1, 1) is None
 
 
-def test_what_does_not_hold_is_told_only_once_a_record_sets_it_right() -> None:
+def test_unreliable_eta_is_shown_only_once_its_errors_are_known() -> None:
     for policy in REGISTRY:
         sized, unsized = ([Situation(at, policy, given).is_shown(0) for at in MOMENTS] for given in (True, False))
         assert sized == [True, True, True, False]
@@ -185,7 +189,7 @@ def test_what_does_not_hold_is_told_only_once_a_record_sets_it_right() -> None:
     assert Situation(0, "fair", False).is_shown(judged=20)
 
 
-def test_before_there_is_a_record_the_policy_says_how_late_a_late_one_is() -> None:
+def test_p90_depends_on_the_policy_until_errors_are_known() -> None:
     said = Forecast(100.0, 200.0, "")
     shared, usual, fair = (
         Calibration().applied(Situation(0, policy, True), said).p90_s
@@ -193,18 +197,18 @@ def test_before_there_is_a_record_the_policy_says_how_late_a_late_one_is() -> No
     )
     assert fair < usual < shared, "later jobs share the machines in turn; first ones have the fastest"
     few = Calibration([EtaOutcome(0, 100.0, 200.0, 100.0)] * 3).applied(Situation(0, "round-robin", True), said)
-    assert usual < few.p90_s < shared, "completions that were as said count little by little"
+    assert usual < few.p90_s < shared, "each accurate ETA narrows the spread a little"
 
 
-def test_the_record_sets_them_right() -> None:
+def test_past_errors_correct_the_eta() -> None:
     said = Forecast(100.0, 200.0, "")
     late = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(200))
     first, quarter = Situation(0, "fair", True), Situation(25, "fair", True)
-    assert late.applied(first, said) == Calibration().applied(first, said), "of another moment nothing is known"
-    told = late.applied(quarter, said)
-    assert 250 < told.p50_s <= told.p90_s
+    assert late.applied(first, said) == Calibration().applied(first, said), "no errors are known at another moment"
+    corrected = late.applied(quarter, said)
+    assert 250 < corrected.p50_s <= corrected.p90_s
     few = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(quarter, said)
-    assert 100 < few.p50_s < 150, "few say little"
+    assert 100 < few.p50_s < 150, "few errors change little"
     spread = Calibration(EtaOutcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(quarter, said)
     assert 90 < spread.p50_s < 110
     assert 130 < spread.p90_s < 200
@@ -212,8 +216,8 @@ def test_the_record_sets_them_right() -> None:
 
 @pytest.mark.parametrize("policy", ["round-robin", "fair"])
 @pytest.mark.parametrize("size", [1e-3, 20.0, 1e12])
-def test_a_size_that_was_far_off_is_no_error(policy: str, size: float) -> None:
-    """Tasks of a millisecond, whoever said what of them; the one after it waits for them."""
+def test_wrong_size_is_not_counted_as_an_eta_error(policy: str, size: float) -> None:
+    """Tasks of a millisecond with a wrong size, and a job that waits for them."""
     grid = Grid(policy=policy)
     grid.workers("a")
     job, after = grid.submit(4, size=size, max_replicas=1), grid.submit(2, size=size)
@@ -223,7 +227,7 @@ def test_a_size_that_was_far_off_is_no_error(policy: str, size: float) -> None:
         assert 0 <= found.p50_s <= found.p90_s < math.inf
 
 
-async def test_the_record_is_read_again_once_a_job_has_ended_that_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_eta_errors_are_reloaded_after_a_job_with_an_eta_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecaster, "ETA_FRESH_FOR_S", 0.0)
     grid, changes, stored, read = Grid(), ChangeFeed(), list[int](), asyncio.Queue[None]()
 
@@ -241,7 +245,7 @@ async def test_the_record_is_read_again_once_a_job_has_ended_that_is_in_it(monke
     for tasks in (1, 2):
         job = grid.submit(tasks, size=10.0 * tasks)
         for _ in range(tasks):
-            assert read.empty(), "no ETA of a job that has ended was stored"
+            assert read.empty(), "the ended job had no stored ETA"
             grid.now += 10.0
             changes.publish(grid.end(grid.running("a")[0], wall_s=10.0, cpu_s=10.0))
             for _ in range(10):

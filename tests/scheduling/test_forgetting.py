@@ -1,4 +1,4 @@
-"""Workers that do not come back are forgotten, with all that is known of them; their tasks are run again."""
+"""Workers that do not return are forgotten with all their data; their tasks run again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def known(grid: Grid) -> set[str]:
     return set(grid.store.workers)
 
 
-def test_who_is_connected_or_unknown_is_not_forgotten() -> None:
+def test_connected_and_unknown_workers_are_not_forgotten() -> None:
     grid = Grid()
     grid.join("a")
     assert (codes(grid, "a"), codes(grid, "b")) == (["connected"], ["no_such_worker"])
@@ -40,7 +40,7 @@ def test_who_is_connected_or_unknown_is_not_forgotten() -> None:
     assert (effects.gone, known(grid)) == (("a",), set())
 
 
-def test_what_it_had_is_run_elsewhere_and_its_result_comes_too_late() -> None:
+def test_tasks_of_a_forgotten_worker_run_elsewhere() -> None:
     grid = Grid()
     job = grid.submit(1, max_replicas=1)
     grid.join("a")
@@ -51,17 +51,17 @@ def test_what_it_had_is_run_elsewhere_and_its_result_comes_too_late() -> None:
     grid.join("b")
     (again,) = grid.running("b")
     assert again == AttemptId(job, 1, 2)
-    grid.join("a")  # as a new worker, which still has it
+    grid.join("a")  # as a new worker that still runs the attempt
     grid.end(again)
     assert grid.job(job).state is JobState.SUCCEEDED
     assert grid.store.replayed().workers == grid.store.workers
 
 
-def test_gangs_are_planned_after_a_worker_was_forgotten_that_was_away_while_another_one_waited() -> None:
+def test_gang_is_planned_after_an_absent_worker_is_forgotten() -> None:
     grid = Grid()
     grid.workers("a", "b", gangs=True)
     first = grid.submit(nodes=3)
-    leave(grid, "a")  # it still counts: it may be back within its lease
+    leave(grid, "a")  # it still counts: it may return within its lease
     grid.step(JobCancelled(first))
     grid.step(WorkerForgotten("a"))
     second = grid.submit(nodes=2)
@@ -71,7 +71,7 @@ def test_gangs_are_planned_after_a_worker_was_forgotten_that_was_away_while_anot
     assert grid.task(second, 1).state is TaskState.RUNNING
 
 
-def test_a_forgotten_worker_is_blamed_and_praised_no_more() -> None:
+def test_health_of_a_forgotten_worker_is_not_updated() -> None:
     grid = Grid()
     job = grid.submit(1, max_replicas=1)
     grid.join("a")
@@ -85,7 +85,7 @@ def test_a_forgotten_worker_is_blamed_and_praised_no_more() -> None:
 
 
 @pytest.mark.parametrize("agrees", [True, False])
-def test_a_vote_of_a_forgotten_worker_counts_and_nobody_is_praised_or_blamed_for_it(agrees: bool) -> None:
+def test_vote_of_a_forgotten_worker_still_counts(agrees: bool) -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(1, quorum=2)
@@ -100,7 +100,7 @@ def test_a_vote_of_a_forgotten_worker_counts_and_nobody_is_praised_or_blamed_for
     assert (grid.job(job).state, known(grid)) == (JobState.SUCCEEDED, {"b"} if agrees else {"b", "c"})
 
 
-def test_a_transient_worker_is_forgotten_when_its_lease_is_over() -> None:
+def test_transient_worker_is_forgotten_when_its_lease_ends() -> None:
     grid = Grid()
     join(grid, "a")
     grid.join("b")
@@ -111,7 +111,7 @@ def test_a_transient_worker_is_forgotten_when_its_lease_is_over() -> None:
     assert known(grid) == {"b"}
 
 
-def test_one_that_comes_back_in_time_is_not_forgotten() -> None:
+def test_transient_worker_that_returns_in_time_is_not_forgotten() -> None:
     grid = Grid(max_workers=1)
     join(grid, "a")
     leave(grid, "a")
@@ -121,8 +121,8 @@ def test_one_that_comes_back_in_time_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_many_transient_workers_come_one_after_another_through_few_places(leaves: bool) -> None:
-    """Whether each says goodbye, or is cut off and found out by its lease."""
+def test_transient_workers_free_their_places_for_later_ones(leaves: bool) -> None:
+    """Whether each one leaves properly or its lease runs out."""
     grid = Grid(max_workers=3)
     for number in range(12):
         join(grid, f"w{number}")
@@ -138,7 +138,7 @@ def test_many_transient_workers_come_one_after_another_through_few_places(leaves
     assert all(job.state is JobState.SUCCEEDED for job in grid.store.jobs.values())
 
 
-def test_others_keep_their_places() -> None:
+def test_other_workers_are_not_forgotten_when_their_lease_ends() -> None:
     grid = Grid(max_workers=1)
     grid.join("a")
     leave(grid, "a")
@@ -146,7 +146,7 @@ def test_others_keep_their_places() -> None:
     assert known(grid) == {"a"}
 
 
-def test_after_a_restart_a_transient_worker_has_a_lease_to_come_back() -> None:
+def test_transient_worker_has_one_lease_to_return_after_a_restart() -> None:
     grid = Grid()
     join(grid, "a")
     leave(grid, "a")

@@ -1,4 +1,4 @@
-"""When attempts stood still, as the picture shows it."""
+"""Freezes of attempts, as the timeline shows them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def test_freezes_have_a_beginning_and_an_end() -> None:
     assert grid.attempt(1).freezes == ((START + 1, START + 5), (START + 7, None))
     grid.now = START + 9
     grid.end(grid.running("a")[0])
-    assert grid.attempt(1).freezes[-1] == (START + 7, START + 9), "what has ended stands still no longer"
+    assert grid.attempt(1).freezes[-1] == (START + 7, START + 9), "the end of the attempt ends its freeze"
 
 
-def test_what_is_lost_or_given_back_stands_still_no_longer() -> None:
+def test_freeze_ends_when_its_attempt_is_lost_or_given_back() -> None:
     grid = Grid(lease_s=30.0)
     for name in ("a", "b"):
         grid.join(name)
@@ -37,7 +37,7 @@ def test_what_is_lost_or_given_back_stands_still_no_longer() -> None:
     assert grid.store.attempts[given_back].freezes == ((START, START + 3),)
 
 
-def test_a_restart_goes_on_with_a_freeze() -> None:
+def test_freeze_continues_across_a_restart() -> None:
     grid = Grid()
     grid.join("a")
     grid.submit(1)
@@ -49,7 +49,7 @@ def test_a_restart_goes_on_with_a_freeze() -> None:
     assert grid.attempt(1).freezes == ((START, START + 8),)
 
 
-def test_only_the_latest_are_kept() -> None:
+def test_only_the_latest_freezes_are_kept() -> None:
     grid = Grid()
     grid.join("a")
     grid.submit(1)

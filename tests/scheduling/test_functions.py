@@ -1,4 +1,4 @@
-"""Jobs of functions: which workers may run them, and what those are told."""
+"""Jobs of functions: which workers may run them, and the content of their runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def of_function(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("offered", "fits"), [("3.11", True), ("3.12", False), (None, False)])
-def test_a_function_runs_where_its_python_is(offered: str | None, fits: bool) -> None:
+def test_function_runs_on_a_worker_with_its_python(offered: str | None, fits: bool) -> None:
     key = requirement_class_of(Requirements(python="3.11"))
     assert meets(replace(facts(), functions=offered), key) is fits
     assert meets(facts(), requirement_class_of(Requirements()))
 
 
-def test_a_job_waits_for_a_worker_of_its_python() -> None:
+def test_function_waits_for_a_worker_with_its_python() -> None:
     grid = Grid()
     grid.join("old", replace(facts(), functions="3.10"))
     job = grid.submit(1, requires={"python": "3.11"})
@@ -51,20 +51,20 @@ def test_a_job_waits_for_a_worker_of_its_python() -> None:
         (of_function(function={"file": FILE, "python": "3.11", "session": "s", "more": 1}), "more"),
     ],
 )
-def test_what_a_function_must_be(given: dict[str, Any], complaint: str) -> None:
+def test_invalid_function_is_refused(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         JobSpec.model_validate(given)
 
 
-def test_nobody_gets_into_the_session_of_another() -> None:
+def test_session_of_a_function_is_private_to_its_user() -> None:
     spec = JobSpec.model_validate(of_function())
 
-    def told(owner: str) -> Function | None:
+    def function_of(owner: str) -> Function | None:
         return Runs(owner, spec, Sweep(spec), None).run(AttemptId(1, 1, 1)).function
 
-    mine, other = told("me"), told("you")
+    mine, other = function_of("me"), function_of("you")
     assert isinstance(mine, Function)
     assert isinstance(other, Function)
     assert (mine.file, mine.python) == (FILE, "3.11")
     assert mine.session != other.session
-    assert mine == told("me")
+    assert mine == function_of("me")

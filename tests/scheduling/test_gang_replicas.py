@@ -1,4 +1,4 @@
-"""Replicas of gangs, where a job asks for them: whole launches, of which the first to end well brings the result."""
+"""Replicas of gangs, on request: each is a whole launch, and the first launch to succeed brings the result."""
 
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.wings.gangs.gang import GangPhase
@@ -38,14 +38,14 @@ def states(made: Grid) -> list[AttemptState]:
     return [made.attempt(1, 1, number).state for number in range(1, 5)]
 
 
-def test_only_who_asks_for_replicas_of_a_gang_has_them() -> None:
+def test_gang_is_replicated_only_on_request() -> None:
     made = grid()
     made.submit(nodes=2)
     all_report(made, 4)
     assert phases_of(made) == [GangPhase.RUNNING]
 
 
-def test_a_replica_is_a_whole_launch_on_other_workers_and_begins_once_the_first_runs() -> None:
+def test_replica_of_a_gang_is_a_launch_on_other_workers() -> None:
     made = grid()
     made.submit(nodes=2, max_replicas="unlimited")
     assert phases_of(made) == [GangPhase.PREPARING]
@@ -59,11 +59,11 @@ def test_a_replica_is_a_whole_launch_on_other_workers_and_begins_once_the_first_
     assert explanation.sentence == "running on ant, bee; a replica: running on cat, dog"
 
 
-def test_the_launch_that_ends_well_first_wins_and_the_other_is_ended() -> None:
+def test_first_launch_to_succeed_wins_and_the_other_is_ended() -> None:
     made = with_a_replica()
     made.end(AttemptId(1, 1, 1))
     made.end(AttemptId(1, 1, 3))
-    assert made.job(1).state is JobState.RUNNING, "of each launch a member is still at work"
+    assert made.job(1).state is JobState.RUNNING, "each launch still has a running member"
     made.end(AttemptId(1, 1, 4))
     assert made.job(1).state is JobState.SUCCEEDED
     assert made.task(1, 1).winner == 3
@@ -73,13 +73,13 @@ def test_the_launch_that_ends_well_first_wins_and_the_other_is_ended() -> None:
     assert not any(agent.running for agent in made.agents.values())
 
 
-def test_where_one_launch_fails_or_loses_a_member_the_other_goes_on() -> None:
+def test_other_launch_continues_when_one_fails() -> None:
     made = with_a_replica(max_attempts=2)
     made.end(AttemptId(1, 1, 2), Outcome.FAILED)
     assert phases_of(made) == [GangPhase.RUNNING]
     assert made.job(1).state is JobState.RUNNING
     all_report(made, 4)
-    assert phases_of(made) == [GangPhase.RUNNING], "with a replica it could fail a third time"
+    assert phases_of(made) == [GangPhase.RUNNING], "with another replica it could fail a third time"
     made.end(AttemptId(1, 1, 3))
     made.end(AttemptId(1, 1, 4))
     assert made.job(1).state is JobState.SUCCEEDED
@@ -94,7 +94,7 @@ def test_final_failure_ends_all_launches() -> None:
     assert not any(agent.running for agent in made.agents.values())
 
 
-def test_a_task_has_not_failed_while_a_launch_of_it_may_come_back() -> None:
+def test_task_has_not_failed_while_a_lost_launch_may_return() -> None:
     made = with_a_replica(max_attempts=2, gang_grace_s=1000.0)
     away = [made.attempt(1, 1, number).worker for number in (1, 2)]
     for _ in range(8):
@@ -110,7 +110,7 @@ def test_a_task_has_not_failed_while_a_launch_of_it_may_come_back() -> None:
     assert phases_of(made)[0] is GangPhase.RUNNING
 
 
-def test_a_restart_keeps_both_launches() -> None:
+def test_both_launches_survive_a_restart() -> None:
     made = with_a_replica()
     made.restart()
     for name in NAMES:
@@ -120,18 +120,18 @@ def test_a_restart_keeps_both_launches() -> None:
     assert states(made) == [AttemptState.RUNNING] * 4
 
 
-def test_a_replica_delays_no_planned_gang() -> None:
+def test_replica_does_not_delay_a_planned_gang() -> None:
     made = grid("ant", "bee", "cat", "dog", order=Order.NONE, plan_times="naive")
     made.submit(nodes=2, max_replicas=2, timeout_s=100.0, size=10)
     waiting = made.submit(nodes=3, timeout_s=50.0, size=10)
     made.wait(10.0)
     all_report(made, 4)
-    assert phases_of(made) == [GangPhase.RUNNING], "begun now, it would be over later than the first launch"
+    assert phases_of(made) == [GangPhase.RUNNING], "a replica started now would end after the first launch"
     assert made.store.plans[TaskId(waiting, 1)].is_promise
     assert not made.store.broken
 
 
-def test_under_a_policy_without_replicas_there_are_none() -> None:
+def test_gang_is_not_replicated_under_a_policy_without_replicas() -> None:
     made = grid(policy="first-come")
     made.submit(nodes=2, max_replicas=2)
     all_report(made, 4)

@@ -55,7 +55,7 @@ def orders(made: Grid, name: str) -> list[MemberOrder]:
 # --- the two phases ---------------------------------------------------------------------------------------------
 
 
-def test_no_member_begins_before_all_are_prepared() -> None:
+def test_no_member_starts_before_all_are_prepared() -> None:
     made = grid()
     made.submit(nodes=3, size=0.5)
     made.report("ant")
@@ -69,7 +69,7 @@ def test_no_member_begins_before_all_are_prepared() -> None:
     assert all(made.running(name) for name in NAMES)
 
 
-def test_members_have_ranks_on_different_workers_and_one_place_to_meet() -> None:
+def test_members_have_ranks_on_different_workers_and_one_rendezvous() -> None:
     made = running(grid(slots=4))
     runs = {name: next(iter(agent.running.values())) for name, agent in made.agents.items()}
     places = [run.gang for run in runs.values()]
@@ -79,18 +79,18 @@ def test_members_have_ranks_on_different_workers_and_one_place_to_meet() -> None
     assert {word.rendezvous for agent in made.agents.values() for word in agent.words} == {f"{first}:4000"}
 
 
-def test_too_few_free_workers_start_nothing_and_what_would_delay_it_waits() -> None:
+def test_gang_waits_for_free_workers_and_later_jobs_do_not_delay_it() -> None:
     made = grid()
     short = made.submit(size=1)
     gang = made.submit(nodes=3, size=0.5)
     later = made.submit(3, size=300)
     assert not made.attempts_of(TaskId(gang, 1))
-    assert not made.attempts_of(TaskId(later, 1)), "it would run for longer than the gang has to wait"
+    assert not made.attempts_of(TaskId(later, 1)), "it would run past the gang's planned start"
     made.end(AttemptId(short, 1, 1))
     assert phase(made, gang) is GangPhase.PREPARING
 
 
-def test_a_later_gang_is_planned_behind_what_the_first_takes() -> None:
+def test_later_gang_is_planned_behind_the_first() -> None:
     made = grid("ant", "bee", "cat", "dog", "eel")
     busy = made.submit(size=1)
     first, second = made.submit(nodes=4, size=0.5), made.submit(nodes=2, size=0.4)
@@ -103,7 +103,7 @@ def test_a_later_gang_is_planned_behind_what_the_first_takes() -> None:
     assert plan.start > made.now
 
 
-def test_a_plan_ends_with_its_job() -> None:
+def test_plan_is_removed_when_its_job_ends() -> None:
     made = grid()
     made.submit(size=1)
     gang = made.submit(nodes=3, size=0.5)
@@ -114,7 +114,7 @@ def test_a_plan_ends_with_its_job() -> None:
     assert made.attempts_of(TaskId(later, 1))
 
 
-def test_a_gang_that_needs_every_worker_gets_one_in_quarantine_too() -> None:
+def test_gang_that_needs_all_workers_gets_one_in_quarantine() -> None:
     made = grid(quarantine_s=1e5)
     made.scheduler.state.wings[Trust].accuse(made.scheduler.state.workers["cat"], "it lied")
     made.step()
@@ -127,7 +127,7 @@ def test_a_gang_that_needs_every_worker_gets_one_in_quarantine_too() -> None:
     assert phase(made, 2) is GangPhase.PREPARING
 
 
-def test_workers_that_know_no_gangs_get_none() -> None:
+def test_worker_that_does_not_support_gangs_gets_none() -> None:
     made = grid("ant", "bee")
     made.workers("old")
     made.submit(nodes=3, size=0.5)
@@ -138,7 +138,7 @@ def test_workers_that_know_no_gangs_get_none() -> None:
 # --- standing down ----------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_cannot_costs_nothing_and_all_stand_down() -> None:
+def test_launch_stands_down_at_no_cost_if_a_member_cannot_start() -> None:
     made = grid()
     made.submit(nodes=3, size=0.5)
     made.report("ant")
@@ -151,7 +151,7 @@ def test_a_member_that_cannot_costs_nothing_and_all_stand_down() -> None:
     assert made.job(1).lost_cpu_ms == 0
 
 
-def test_a_worker_silent_for_a_lease_has_the_others_stand_down() -> None:
+def test_launch_stands_down_when_a_workers_lease_ends() -> None:
     made = grid(lease_s=30.0, gang_prepare_s=300.0)
     made.submit(nodes=3, size=0.5)
     for _ in range(8):
@@ -163,7 +163,7 @@ def test_a_worker_silent_for_a_lease_has_the_others_stand_down() -> None:
     assert not made.agents["ant"].members
 
 
-def test_a_gang_that_is_not_ready_in_time_stands_down() -> None:
+def test_launch_that_is_not_ready_in_time_stands_down() -> None:
     made = grid(gang_prepare_s=60.0)
     made.submit(nodes=3, size=0.5)
     for _ in range(7):
@@ -177,7 +177,7 @@ def test_a_gang_that_is_not_ready_in_time_stands_down() -> None:
 # --- ends -------------------------------------------------------------------------------------------------------
 
 
-def test_a_gang_succeeds_when_every_member_has() -> None:
+def test_gang_succeeds_when_all_members_have_succeeded() -> None:
     made = running(grid())
     for number in (1, 2, 3):
         assert made.job(1).state is JobState.RUNNING
@@ -189,14 +189,14 @@ def test_a_gang_succeeds_when_every_member_has() -> None:
     assert made.job(1).useful_cpu_ms == 6000
 
 
-def test_the_slots_of_a_finished_member_are_free_while_the_others_run() -> None:
+def test_finished_member_frees_its_slots_while_others_run() -> None:
     made = running(grid())
     other = made.submit(size=0.1)
     made.end(AttemptId(1, 1, 2))
     assert made.attempts_of(TaskId(other, 1))
 
 
-def test_a_failure_ends_all_and_uses_one_attempt() -> None:
+def test_failed_member_ends_the_launch_as_one_failure() -> None:
     made = running(grid(max_attempts=2))
     made.end(AttemptId(1, 1, 1))
     made.end(AttemptId(1, 1, 2), Outcome.FAILED)
@@ -217,7 +217,7 @@ def test_final_failure_of_a_member_ends_the_task() -> None:
     assert not any(agent.running for agent in made.agents.values())
 
 
-def test_a_cancelled_job_ends_all_members_whatever_they_do() -> None:
+def test_cancelled_job_ends_its_members_in_every_phase() -> None:
     made = running(grid())
     made.end(AttemptId(1, 1, 1))
     made.ask(JobCancelled(1))
@@ -229,25 +229,25 @@ def test_a_cancelled_job_ends_all_members_whatever_they_do() -> None:
 # --- loss and owners --------------------------------------------------------------------------------------------
 
 
-def test_a_lost_member_freezes_the_others_and_then_moves_all_at_no_cost() -> None:
+def test_lost_member_halts_the_gang_and_then_moves_it() -> None:
     made = running(grid("ant", "bee", "cat", "dog", lease_s=30.0, gang_grace_s=20.0))
     lost = made.attempt(1, 1, 2).worker
     others = [made.attempt(1, 1, number).worker for number in (1, 3)]
     _silence(made, lost, 35.0)
     assert phase(made) is GangPhase.HALTED
     assert all(orders(made, name)[-1] is MemberOrder.FREEZE for name in others)
-    told = explain_job(made.scheduler, 1)
-    assert told is not None
-    assert f"frozen on all of its workers: {lost}" in told.sentence
+    explained = explain_job(made.scheduler, 1)
+    assert explained is not None
+    assert f"frozen on all of its workers: {lost}" in explained.sentence
     _silence(made, lost, 25.0)
     all_but(made, lost)
     all_but(made, lost)
-    assert phase(made) is GangPhase.RUNNING, "on the three that are left"
+    assert phase(made) is GangPhase.RUNNING, "on the three remaining workers"
     assert made.task(1).failures == 0
     assert states(made, launch=1) == {AttemptState.RUNNING}
 
 
-def test_a_member_that_comes_back_in_time_lets_all_go_on() -> None:
+def test_gang_continues_when_a_lost_member_returns_in_time() -> None:
     made = running(grid(lease_s=30.0, gang_grace_s=20.0))
     lost = made.attempt(1, 1, 2).worker
     _silence(made, lost, 35.0)
@@ -259,7 +259,7 @@ def test_a_member_that_comes_back_in_time_lets_all_go_on() -> None:
     assert not any(agent.frozen for agent in made.agents.values())
 
 
-def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_on() -> None:
+def test_gang_is_frozen_while_an_owner_uses_a_worker() -> None:
     made = running(grid(gang_grace_s=20.0))
     owner = made.attempt(1, 1, 3).worker
     made.report(owner, frozen=True)
@@ -272,14 +272,14 @@ def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_on() ->
     assert states(made) == {AttemptState.RUNNING}
 
 
-def test_without_grace_all_are_moved_at_once() -> None:
+def test_gang_moves_at_once_without_grace() -> None:
     made = running(grid(gang_grace_s=0.0))
     made.report(made.attempt(1, 1, 3).worker, frozen=True, slots=0)
     assert phase(made) is None
     assert not made.running(made.attempt(1, 1, 1).worker)
 
 
-def test_a_word_that_was_lost_is_said_again() -> None:
+def test_lost_member_command_is_sent_again() -> None:
     made = grid()
     made.submit(nodes=3, size=0.5)
     made.report("ant")
@@ -293,7 +293,7 @@ def test_a_word_that_was_lost_is_said_again() -> None:
 
 
 @pytest.mark.parametrize("reported", [0, 1, 2, 3])
-def test_a_restart_between_prepare_and_commit_changes_nothing(reported: int) -> None:
+def test_launch_survives_a_restart_between_prepare_and_commit(reported: int) -> None:
     made = grid()
     made.submit(nodes=3, size=0.5)
     for name in NAMES[:reported]:
@@ -308,16 +308,16 @@ def test_a_restart_between_prepare_and_commit_changes_nothing(reported: int) -> 
 # --- the order guarantee ----------------------------------------------------------------------------------------
 
 
-def test_a_held_gang_is_not_even_prepared() -> None:
+def test_held_gang_is_not_prepared() -> None:
     made = grid("ant", "bee", "cat", "dog")
     first = made.submit(size=1)
     gang = made.submit(nodes=3, size=1)
-    assert phase(made, gang) is None, "it is its own last task, and may not pass"
+    assert phase(made, gang) is None, "its only task is its last one, and may not pass"
     made.end(AttemptId(first, 1, 1))
     assert phase(made, gang) is GangPhase.PREPARING
 
 
-def test_under_deliver_a_gang_runs_and_is_delivered_in_order() -> None:
+def test_gang_is_delivered_in_order_under_deliver() -> None:
     made = grid("ant", "bee", "cat", "dog", order=Order.DELIVER)
     first = made.submit(size=1)
     gang = made.submit(nodes=3, size=1)
@@ -329,37 +329,37 @@ def test_under_deliver_a_gang_runs_and_is_delivered_in_order() -> None:
     assert made.job(gang).state is JobState.SUCCEEDED
 
 
-# --- what users are told ----------------------------------------------------------------------------------------
+# --- explanations ----------------------------------------------------------------------------------------
 
 
-def told(made: Grid, job: int) -> str:
+def explained(made: Grid, job: int) -> str:
     explanation = explain_task(made.scheduler, TaskId(job, 1))
     assert explanation
     return explanation.sentence
 
 
-def test_explain_tells_what_a_gang_waits_for_and_what_it_does() -> None:
+def test_explain_describes_the_state_of_a_gang() -> None:
     made = grid()
     short = made.submit(size=1)
     gang = made.submit(nodes=3, size=0.5)
-    assert told(made, gang) == "1 task waits for 3 workers at once: 2 of 3 are free now"
+    assert explained(made, gang) == "1 task waits for 3 workers at once: 2 of 3 are free now"
     made.end(AttemptId(short, 1, 1))
     made.report("ant")
-    assert told(made, gang) == "1 of 3 members are ready to start; it waits for bee, cat"
+    assert explained(made, gang) == "1 of 3 members are ready to start; it waits for bee, cat"
     all_report(made, 2)
-    assert told(made, gang) == "running on ant, bee, cat"
+    assert explained(made, gang) == "running on ant, bee, cat"
     made.report("cat", frozen=True)
-    assert told(made, gang) == "frozen on all of its workers: the owner of cat is back"
+    assert explained(made, gang) == "frozen on all of its workers: the owner of cat is back"
 
 
-def test_explain_names_the_workers_that_refuse_the_network() -> None:
+def test_explain_names_workers_that_refuse_the_network() -> None:
     made = grid("ant", "bee")
     made.join("cat", replace(facts(gangs=True), network=False))
     gang = made.submit(nodes=3, requires={"network": True})
-    assert "refusing tasks the network: cat" in told(made, gang)
+    assert "refusing tasks the network: cat" in explained(made, gang)
 
 
-def test_what_a_job_on_several_nodes_cannot_have() -> None:
+def test_job_on_several_nodes_refuses_a_quorum() -> None:
     with pytest.raises(ValueError, match="leave out quorum"):
         JobSpec(command=["x"], nodes=2, quorum=2)
 

@@ -1,4 +1,4 @@
-"""What health, queues and quorums do to one another: nobody who could work stands idle, nobody waits for ever."""
+"""Health together with queues and quorums: no usable worker stays idle, and no job waits forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def printed(text: str) -> dict[str, Any]:
 
 
 def make_known(grid: Grid, *names: str) -> None:
-    """The jobs' program has succeeded on each of them."""
+    """Let the jobs' program succeed on each of these workers."""
     for _ in range(6):
         grid.submit(len(names))
         for name in names:
@@ -29,7 +29,7 @@ def make_known(grid: Grid, *names: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_task_that_failed_here_comes_back_where_all_others_have_voted(policy: str) -> None:
+def test_failed_task_returns_to_its_worker_if_all_others_have_voted(policy: str) -> None:
     grid = Grid(policy=policy, max_attempts=5, lease_s=1e6)
     grid.workers("a", "b")
     make_known(grid, "a", "b")
@@ -38,11 +38,11 @@ def test_a_task_that_failed_here_comes_back_where_all_others_have_voted(policy: 
     for name in ("b", "a"):
         if grid.running(name):
             grid.end(grid.running(name)[0], **printed("x"))
-    assert grid.job(job).state is JobState.SUCCEEDED or grid.running("a"), "a is the only one who may vote still"
+    assert grid.job(job).state is JobState.SUCCEEDED or grid.running("a"), "only a may still vote"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_is_starved_when_the_last_who_could_vote_has_gone(policy: str) -> None:
+def test_job_is_starved_when_its_last_possible_voter_leaves(policy: str) -> None:
     grid = Grid(policy=policy, max_attempts=9, lease_s=10, stall_after_s=60)
     grid.workers("a", "b", "c")
     grid.join("d", facts(1, labels=["d"]))
@@ -58,7 +58,7 @@ def test_a_job_is_starved_when_the_last_who_could_vote_has_gone(policy: str) -> 
 
 
 @pytest.mark.parametrize("printing", [("wrong", "right", "right"), ("right", "wrong", "right")])
-def test_a_vote_that_is_outvoted_costs_health_whenever_it_came(printing: tuple[str, ...]) -> None:
+def test_outvoted_result_lowers_health_before_or_after_the_quorum(printing: tuple[str, ...]) -> None:
     grid = Grid(policy="first-come", max_attempts=5, lease_s=1e6)
     grid.workers("a", "b", "c")
     job, said = grid.submit(1, 9.0, quorum=2), list(printing)
@@ -72,7 +72,7 @@ def test_a_vote_that_is_outvoted_costs_health_whenever_it_came(printing: tuple[s
     assert health == {name: -0.5 if word == "wrong" else 0.5 for name, word in voted.items()}
 
 
-def test_fair_gives_a_worker_other_work_than_what_failed_on_it() -> None:
+def test_fair_gives_a_worker_other_work_after_a_failure() -> None:
     grid = Grid(policy="fair", max_attempts=5, lease_s=1e6)
     grid.workers("a", "b")
     make_known(grid, "a", "b")
@@ -83,8 +83,8 @@ def test_fair_gives_a_worker_other_work_than_what_failed_on_it() -> None:
 
 
 @pytest.mark.parametrize("policy", ["round-robin", *POLICIES])
-def test_a_worker_has_other_work_while_what_failed_on_it_runs_elsewhere(policy: str) -> None:
-    """A replica of that would be refused: the turn of its job goes on to the next one."""
+def test_worker_gets_other_work_while_its_failed_task_runs_elsewhere(policy: str) -> None:
+    """A replica of the task would be refused, so its job's turn passes to the next job."""
     grid = Grid(policy=policy, max_attempts=5, lease_s=1e6)
     grid.workers("a", "b", slots=2)
     failed = grid.submit(1, 9.0)
@@ -97,7 +97,7 @@ def test_a_worker_has_other_work_while_what_failed_on_it_runs_elsewhere(policy: 
 
 
 @pytest.mark.parametrize("prefetch_s", [0.0, 3600.0])
-def test_what_waits_ahead_is_not_taken_for_running(prefetch_s: float) -> None:
+def test_forecast_does_not_count_prefetched_tasks_as_running(prefetch_s: float) -> None:
     grid = Grid(policy="turnaround", prefetch_s=prefetch_s)
     grid.workers("a")
     for _ in range(5):
@@ -110,4 +110,4 @@ def test_what_waits_ahead_is_not_taken_for_running(prefetch_s: float) -> None:
         grid.end(grid.running("a")[0], wall_s=10.0, cpu_s=10.0)
     found = outlook(grid.scheduler.state)[job]
     assert isinstance(found, Forecast)
-    assert 50.0 < found.p50_s < 200.0, "ten tasks of ten seconds are left"
+    assert 50.0 < found.p50_s < 200.0, "ten tasks of ten seconds each are left"

@@ -1,4 +1,4 @@
-"""Who keeps whom back: the index against the definition, and the definition through the scheduler."""
+"""The hold: its index against the definition, and the definition through the scheduler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ weights = st.sampled_from([1.0, 2.0, 2.0, 3.0, UNKNOWN_WEIGHT])
 
 
 class HoldMachine(RuleBasedStateMachine):
-    """Jobs that hold others come, change their weight (a retry comes again elsewhere) and go, in any order."""
+    """Jobs arrive, change their weight (a retried job arrives again) and leave, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,9 +74,7 @@ TestHoldIndex.settings = settings(PATIENT, max_examples=tried(30), stateful_step
     counts=st.lists(st.integers(1, 3), min_size=6, max_size=6),
     paused=st.sets(st.integers(1, 6)),
 )
-def test_the_last_task_is_kept_back_exactly_when_the_definition_says_so(
-    sizes: list[float | None], counts: list[int], paused: set[int]
-) -> None:
+def test_last_task_is_held_exactly_as_defined(sizes: list[float | None], counts: list[int], paused: set[int]) -> None:
     grid = Grid()
     jobs = [grid.submit(count, size) for count, size in zip(counts, sizes, strict=False)]
     for job in jobs:
@@ -100,13 +98,15 @@ def test_the_last_task_is_kept_back_exactly_when_the_definition_says_so(
     [
         (1.0, 1.0, True),  # ties count
         (1.0, 2.0, True),
-        (2.0, 1.0, False),  # strictly smaller may overtake
-        (None, 1.0, False),  # without a size it has no claim
+        (2.0, 1.0, False),  # a strictly smaller job may pass
+        (None, 1.0, False),  # a job without a size has no claim
         (1e15, None, True),
         (None, None, False),
     ],
 )
-def test_sizes(first: float | None, second: float | None, *, held: bool) -> None:
+def test_job_is_held_by_an_earlier_one_that_is_not_larger(
+    first: float | None, second: float | None, *, held: bool
+) -> None:
     grid = Grid()
     grid.workers("w", "x")
     grid.submit(1, first, max_replicas=1)
@@ -116,7 +116,7 @@ def test_sizes(first: float | None, second: float | None, *, held: bool) -> None
     assert (grid.job(later).released_at is None) == held
 
 
-def test_only_the_last_never_started_task_is_held_and_goes_as_soon_as_it_may() -> None:
+def test_only_the_last_fresh_task_is_held_until_its_predecessor_ends() -> None:
     grid = Grid(policy="first-come")
     first = grid.submit(1, 1.0, max_replicas=1)
     later = grid.submit(3, 1.0, max_replicas=1)
@@ -129,8 +129,8 @@ def test_only_the_last_never_started_task_is_held_and_goes_as_soon_as_it_may() -
     assert grid.job(later).released_at == grid.now
 
 
-def test_a_task_that_was_started_once_is_never_held_again() -> None:
-    """Its job's last fresh task is what keeps the job from completing, so a lost one may go at once."""
+def test_task_that_was_started_once_is_never_held() -> None:
+    """The job's last fresh task already keeps the job from completing, so a lost task may restart at once."""
     grid = Grid(policy="first-come")
     grid.submit(1, 1.0, max_replicas=1)
     later = grid.submit(2, 1.0, max_replicas=1)
@@ -142,7 +142,7 @@ def test_a_task_that_was_started_once_is_never_held_again() -> None:
     assert grid.attempt(later, 1, 2).state == "dispatched"
 
 
-def test_order_none_holds_nobody() -> None:
+def test_no_job_is_held_under_order_none() -> None:
     grid = Grid(order=Order.NONE)
     grid.workers("a", "b")
     grid.submit(1, 1.0, max_replicas=1)
@@ -151,7 +151,7 @@ def test_order_none_holds_nobody() -> None:
     assert grid.job(later).held_at is None
 
 
-def test_a_paused_job_holds_nobody_and_holds_again_once_resumed() -> None:
+def test_paused_job_holds_no_other_until_it_is_resumed() -> None:
     grid = Grid()
     first = grid.submit(2, 1.0, max_replicas=1)
     later = grid.submit(2, 1.0, max_replicas=1)
@@ -164,11 +164,11 @@ def test_a_paused_job_holds_nobody_and_holds_again_once_resumed() -> None:
     assert grid.running("a") == [AttemptId(first, 1, 1)]
 
 
-# --- a job without a size, weighed by what its tasks have measured ------------------------------------------------
+# --- a job without a size, weighed by its measured tasks ---------------------------------------------------------
 
 
 def behind_a_sweep(order: Order = Order.HOLD, sweep: float = 1000.0) -> tuple[Grid, int]:
-    """A sweep of a size keeps worker z; a job of four tasks without one has the others."""
+    """A sweep with a size keeps worker z busy; a job of four tasks without a size has the other workers."""
     grid = Grid(policy="first-come", order=order, max_replicas=1)
     grid.join("z")
     grid.submit(1, sweep)
@@ -177,7 +177,7 @@ def behind_a_sweep(order: Order = Order.HOLD, sweep: float = 1000.0) -> tuple[Gr
     return grid, job
 
 
-def test_what_its_tasks_have_shown_releases_a_job_without_a_size() -> None:
+def test_job_without_a_size_is_released_by_its_measured_tasks() -> None:
     grid, job = behind_a_sweep()
     grid.end(AttemptId(job, 1, 1), wall_s=10.0)
     assert grid.job(job).shown == pytest.approx(2 * (10.0 + 3 * 10.0))
@@ -185,7 +185,7 @@ def test_what_its_tasks_have_shown_releases_a_job_without_a_size() -> None:
     assert grid.job(job).released_at == grid.now
 
 
-def test_a_job_that_has_shown_as_much_as_an_earlier_one_stays_held() -> None:
+def test_job_without_a_size_stays_held_if_measured_larger_than_its_predecessor() -> None:
     grid, job = behind_a_sweep(sweep=60.0)
     grid.end(AttemptId(job, 1, 1), wall_s=10.0)
     assert not grid.attempts_of(TaskId(job, 4))
@@ -197,7 +197,7 @@ def test_a_job_that_has_shown_as_much_as_an_earlier_one_stays_held() -> None:
     assert grid.attempts_of(TaskId(job, 4)), "48 s is less than 60 s"
 
 
-def test_the_weight_by_what_was_shown_only_falls() -> None:
+def test_measured_weight_only_falls() -> None:
     grid, job = behind_a_sweep(sweep=30.0)
     grid.end(AttemptId(job, 1, 1), wall_s=10.0)
     grid.end(AttemptId(job, 2, 1), wall_s=100.0)
@@ -205,7 +205,7 @@ def test_the_weight_by_what_was_shown_only_falls() -> None:
     assert not grid.attempts_of(TaskId(job, 4))
 
 
-def test_a_job_that_is_weighed_holds_nobody() -> None:
+def test_job_with_a_measured_weight_holds_no_other() -> None:
     grid, job = behind_a_sweep(sweep=60.0)
     grid.end(AttemptId(job, 1, 1), wall_s=10.0)
     later = grid.submit(1, 5000.0)
@@ -213,27 +213,27 @@ def test_a_job_that_is_weighed_holds_nobody() -> None:
     assert held_by == grid.job(1).arrival, "by the sweep alone"
 
 
-def test_a_computed_job_without_a_size_is_delivered_by_what_it_has_shown() -> None:
+def test_computed_job_without_a_size_is_delivered_by_its_measured_weight() -> None:
     grid, job = behind_a_sweep(Order.DELIVER)
     for task in (1, 2, 3):
         grid.end(AttemptId(job, task, 1), wall_s=10.0)
-        assert grid.job(job).shown is None, "it is not computed"
+        assert grid.job(job).shown is None, "it is not computed yet"
     grid.end(AttemptId(job, 4, 1), wall_s=10.0)
     assert grid.job(job).shown == pytest.approx(80.0)
     assert grid.job(job).state is JobState.SUCCEEDED
     assert not grid.store.passings
 
 
-def test_a_retried_job_is_weighed_again_by_all_that_it_has_shown() -> None:
+def test_retried_job_is_weighed_by_all_its_measured_tasks() -> None:
     grid, job = behind_a_sweep(sweep=60.0)
     for task, wall_s in ((1, 2.0), (2, 2.0), (3, 200.0)):
         grid.end(AttemptId(job, task, 1), wall_s=wall_s)
     assert grid.job(job).shown == pytest.approx(16.0)
     grid.step(JobCancelled(job))
     for name in "abc":
-        grid.report(name)  # that it has killed what was cancelled
+        grid.report(name)  # confirms that its cancelled attempts are killed
         grid.leave(name)
     grid.ask(grid.retry_event(job))
     again = grid.job(job)
-    assert again.shown == pytest.approx(2 * again.used * 4 / 3), "16 s was its weight until it left"
+    assert again.shown == pytest.approx(2 * again.used * 4 / 3), "its weight was 16 s until it was cancelled"
     assert grid.scheduler.state.index.is_held(grid.scheduler.state.jobs[job])

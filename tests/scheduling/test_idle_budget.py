@@ -1,4 +1,4 @@
-"""A job that holds others while it gets on with nothing does so for a bounded time."""
+"""A job that makes no progress holds others only for a bounded time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUDGET_S = 300.0
 
 
 def hostile_grid(single: str = "hold") -> tuple[Grid, int, int]:
-    """X has the only slot with label a for ever; Y, which says that it is tiny, needs that label and waits."""
+    """X keeps the only slot with label a forever; Y, which claims a tiny size, needs that label and waits."""
     grid = Grid(idle_budget_s=BUDGET_S, lease_s=1e9, max_replicas=1, single_task_order=single)
     grid.join("ant", facts(1, labels=["a"]))
     grid.join("bee", facts(1))
@@ -28,7 +28,7 @@ def hostile_grid(single: str = "hold") -> tuple[Grid, int, int]:
 
 
 def live(grid: Grid, seconds: float) -> None:
-    """Workers report, and the scheduler wakes when it asked for it."""
+    """Let workers report, and wake the scheduler when it asked to be."""
     until = grid.now + seconds
     while grid.now < until:
         grid.now = min(until, grid.scheduler.wake_at or until)
@@ -37,7 +37,7 @@ def live(grid: Grid, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("single", ["hold", "deliver"])
-def test_a_job_that_waits_for_a_busy_worker_does_not_hold_strangers_for_ever(single: str) -> None:
+def test_job_waiting_for_a_busy_worker_stops_holding_others(single: str) -> None:
     grid, _, y = hostile_grid(single)
     later = grid.ask(JobSubmitted("stranger", spec(1, 5.0))).job  # type: ignore[union-attr]
     if single == "deliver":
@@ -59,16 +59,16 @@ def test_a_job_that_waits_for_a_busy_worker_does_not_hold_strangers_for_ever(sin
     assert "without progress while slots were free for them" in explained.sentence
 
 
-def test_a_job_without_a_free_slot_for_others_is_not_charged() -> None:
+def test_idle_budget_is_not_charged_while_no_slot_is_free_for_others() -> None:
     grid, _, y = hostile_grid()
     grid.ask(JobSubmitted("stranger", spec(2, 5.0)))
-    assert len(grid.running("bee")) == 1, "its last task alone is held"
+    assert len(grid.running("bee")) == 1, "only its last task is held"
     live(grid, 3 * BUDGET_S)
     assert not grid.job(y).stalled
     assert grid.job(y).idle_s == 0
 
 
-def test_progress_makes_a_stalled_job_hold_again() -> None:
+def test_stalled_job_holds_others_again_after_progress() -> None:
     grid, x, y = hostile_grid()
     later = grid.ask(JobSubmitted("stranger", spec(3, 5.0))).job  # type: ignore[union-attr]
     grid.end(AttemptId(later, 1, 1))
@@ -85,8 +85,8 @@ def test_progress_makes_a_stalled_job_hold_again() -> None:
     assert not grid.job(y).stalled
 
 
-def test_a_job_that_computes_is_never_charged() -> None:
-    """Its one task takes far longer than the budget, beside a free slot."""
+def test_idle_budget_is_not_charged_while_the_job_computes() -> None:
+    """The only task takes far longer than the budget, beside a free slot."""
     grid = Grid(idle_budget_s=BUDGET_S, lease_s=1e9, max_replicas=1)
     grid.join("ant", facts(1))
     grid.join("bee", facts(1))
@@ -102,8 +102,8 @@ def test_a_job_that_computes_is_never_charged() -> None:
     sizes=st.lists(st.sampled_from([1e-6, 1.0, 30.0, 400.0, 900.0]), min_size=1, max_size=4),
     cancels=st.lists(st.integers(0, 20), max_size=3),
 )
-def test_a_stranger_waits_no_longer_than_all_budgets(sizes: list[float], cancels: list[int]) -> None:
-    """Whatever jobs somebody lets wait for a busy worker, in one go or one after another."""
+def test_wait_behind_idle_jobs_is_bounded_by_the_sum_of_their_budgets(sizes: list[float], cancels: list[int]) -> None:
+    """Whether the jobs that wait for a busy worker were submitted together or one after another."""
     grid, _, _ = hostile_grid()
     for size in sizes:
         grid.submit(1, size, requires={"labels": ["a"]})

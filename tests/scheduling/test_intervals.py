@@ -47,7 +47,7 @@ TestRanges.settings = settings(PATIENT, max_examples=tried(30), stateful_step_co
 
 
 @given(st.lists(numbers))
-def test_equal_sets_are_equal_however_they_came_to_be(members: list[int]) -> None:
+def test_equal_sets_compare_equal_whatever_their_history(members: list[int]) -> None:
     again = IntervalSet.of(sorted(set(members)))
     assert IntervalSet.of(members) == again
     assert IntervalSet(again.pairs()) == again
@@ -63,5 +63,5 @@ def test_a_million_numbers_cost_one_range() -> None:
     assert ranges.pairs() == [(1, 10**6 + 1)]
 
 
-def test_empty_pairs_are_no_ranges() -> None:
+def test_empty_pairs_are_dropped() -> None:
     assert IntervalSet([(3, 3), (1, 2)]).pairs() == [(1, 2)]

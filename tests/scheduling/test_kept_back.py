@@ -1,4 +1,4 @@
-"""Reports without news have no consequence; whoever goes on as before keeps the lease, and whoever dies does not."""
+"""Reports without news change nothing; they renew the lease, and a worker that dies loses it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def believed(grid: Grid, name: str = "ant") -> Worker:
 
 
 def said(grid: Grid, load: Load = AS_BEFORE, **more: Any) -> bool:
-    """Whether this next Report of the worker would be news."""
+    """Return whether this next Report of the worker would be news."""
     report = Report(9, 9, more.pop("holding", ()), (), load, **more)
     return brings_news(grid.scheduler.state, believed(grid), report)
 
@@ -53,7 +53,7 @@ def grid() -> Grid:
     return grid
 
 
-def test_the_first_report_of_a_session_is_news(grid: Grid) -> None:
+def test_first_report_of_a_session_is_news(grid: Grid) -> None:
     assert not said(grid)
     grid.join("ant", reports=False)
     assert said(grid)
@@ -61,7 +61,7 @@ def test_the_first_report_of_a_session_is_news(grid: Grid) -> None:
     assert not said(grid)
 
 
-def test_work_counts_until_the_last_report_that_was_kept_back() -> None:
+def test_work_counts_until_the_last_report_kept_back() -> None:
     grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)
     grid.workers("ant", "bee")
     grid.submit(1, 1.0)
@@ -74,9 +74,11 @@ def test_work_counts_until_the_last_report_that_was_kept_back() -> None:
         assert kept.keep(WorkerReported(name, grid.agents[name].session, report), at)
     grid.now = grid.scheduler.wake_at or 0.0
     (heard,) = kept.silence_events([], grid.now)
-    assert heard == WorkersHeard({"ant": grid.now - at}, LONG_LEASES * 1e6), "of those that run what holds others"
+    assert heard == WorkersHeard({"ant": grid.now - at}, LONG_LEASES * 1e6), (
+        "only workers whose attempts belong to jobs that hold others"
+    )
     grid.step(heard)
-    assert not grid.job(1).overdrawn, "it was heard for 9 s"
+    assert not grid.job(1).overdrawn, "it was at work for 9 s"
     at = grid.now + 2.0
     assert kept.keep(WorkerReported("ant", grid.agents["ant"].session, same), at)
     grid.now = grid.scheduler.wake_at or 0.0
@@ -85,43 +87,43 @@ def test_work_counts_until_the_last_report_that_was_kept_back() -> None:
     assert grid.attempts_of(AttemptId(held, 1, 1).task_id)
 
 
-def test_of_a_load_what_no_decision_reads_is_no_news(grid: Grid) -> None:
+def test_load_fields_that_no_decision_reads_are_no_news(grid: Grid) -> None:
     for more in ({"memory_available_bytes": 5}, {"disk_free_bytes": 5}, {"idle_s": 9.0}, {"cpu_pressure": 3.0}):
         assert not said(grid, replace(AS_BEFORE, **more))
-    assert not said(grid, Load(9, 2.0)), "more than there are"
+    assert not said(grid, Load(9, 2.0)), "more slots than the worker has"
     for news in ({"slots": 1}, {"in_use": True}, {"withheld": "x"}, {"on_battery": True}, {"yielded": Yielded(1)}):
         assert said(grid, replace(AS_BEFORE, **news)), news
 
 
-def test_spare_cpu_is_news_by_quarters_of_a_slot_and_does_not_flutter(grid: Grid) -> None:
-    assert not said(grid, Load(2, 1.9)), "another quarter, but not far"
+def test_spare_cpu_is_news_by_quarters_of_a_slot_with_hysteresis(grid: Grid) -> None:
+    assert not said(grid, Load(2, 1.9)), "within the hysteresis of the next quarter"
     assert said(grid, Load(2, 1.7))
-    assert not said(grid, Load(2, 9.0)), "all of it is all of it"
+    assert not said(grid, Load(2, 9.0)), "all cores are spare in both"
 
 
-def test_a_delay_is_news_if_it_grows_by_more_than_it_sways(grid: Grid) -> None:
+def test_delay_is_news_if_it_changes_by_more_than_its_jitter(grid: Grid) -> None:
     assert not said(grid, replace(AS_BEFORE, delay_s=0.009))
     assert said(grid, replace(AS_BEFORE, delay_s=0.011))
     believed(grid).load = replace(AS_BEFORE, delay_s=0.1)
     assert [said(grid, replace(AS_BEFORE, delay_s=delay_s)) for delay_s in (0.04, 0.06, 0.19, 0.21)] == [1, 0, 0, 1]
 
 
-def test_files_on_their_way_are_news(grid: Grid) -> None:
+def test_newly_cached_files_are_news(grid: Grid) -> None:
     assert not said(grid, peers=PeerReport(port=4000, sent_bytes=9))
     assert said(grid, peers=PeerReport(cached=(CachedFile("a" * 64, 10**9),)))
 
 
-def test_what_is_held_as_believed_is_no_news(grid: Grid) -> None:
+def test_held_attempts_known_to_the_master_are_no_news(grid: Grid) -> None:
     grid.submit(size=100.0)
-    assert said(grid, holding=(Held(MINE),)), "it has begun"
+    assert said(grid, holding=(Held(MINE),)), "its start is news"
     grid.report("ant")
     assert not said(grid, holding=(Held(MINE, wall_s=7.0, cpu_s=6.0),))
     assert said(grid, holding=(Held(MINE, frozen=True),))
-    assert said(grid), "it is lost"
-    assert said(grid, holding=(Held(MINE), Held(AttemptId(1, 1, 2)))), "a stranger"
+    assert said(grid), "its loss is news"
+    assert said(grid, holding=(Held(MINE), Held(AttemptId(1, 1, 2)))), "an unknown attempt is news"
 
 
-def test_what_waits_as_believed_is_no_news(grid: Grid) -> None:
+def test_waiting_attempts_known_to_the_master_are_no_news(grid: Grid) -> None:
     grid.submit(size=100.0)
     attempt = grid.scheduler.state.attempts[MINE]
     for state in AttemptState:
@@ -129,7 +131,7 @@ def test_what_waits_as_believed_is_no_news(grid: Grid) -> None:
         assert said(grid, waiting=ranges_of([MINE])) is (state is not AttemptState.PREFETCHED)
 
 
-def test_a_member_that_may_be_due_a_word_is_news() -> None:
+def test_gang_member_that_may_need_a_command_is_news() -> None:
     grid = Grid()
     grid.workers("ant", "bee", gangs=True)
     grid.submit(nodes=2, size=100.0)
@@ -137,24 +139,24 @@ def test_a_member_that_may_be_due_a_word_is_news() -> None:
         for name in ("ant", "bee"):
             grid.report(name)
     (mine,) = grid.running("ant")
-    assert not said(grid, Load(1, 1.0), holding=(Held(mine),)), "its gang runs"
+    assert not said(grid, Load(1, 1.0), holding=(Held(mine),)), "its gang is running"
     (gang,) = grid.scheduler.state.own(GangMemory).gangs.values()
     gang.phase = GangPhase.HALTED
-    assert said(grid, Load(1, 1.0), holding=(Held(mine),)), "it was told to freeze"
+    assert said(grid, Load(1, 1.0), holding=(Held(mine),)), "it was asked to freeze"
 
 
 # --- leases ---------------------------------------------------------------------------------------------------------
 
 
 class Listener:
-    """A grid whose Reports go by way of KeptBack, as the engine has them go."""
+    """A grid whose Reports pass through KeptBack, as in the engine."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid, self.kept = grid, KeptBack(grid.scheduler.state)
         self.rows = list[Event]()
 
     def report(self, name: str, **load: Any) -> bool:
-        """True if the Report was kept back."""
+        """Return whether the Report was kept back."""
         grid, agent = self.grid, self.grid.agents[name]
         held = tuple(Held(attempt) for attempt in agent.running)
         report = Report(
@@ -166,7 +168,7 @@ class Listener:
         return False
 
     def wait(self, seconds: float, *alive: str) -> None:
-        """Let time pass; those who are alive report every ten seconds, and the engine wakes when it must."""
+        """Let time pass; live workers report every ten seconds, and the engine wakes when it must."""
         until = self.grid.now + seconds
         while self.grid.now < until:
             self.grid.now += 1.0
@@ -191,18 +193,18 @@ def listener(grid: Grid) -> Listener:
     return Listener(grid)
 
 
-def test_whoever_goes_on_as_before_keeps_lease_and_tasks_and_is_in_few_rows(listener: Listener) -> None:
+def test_worker_without_news_keeps_its_lease_with_few_log_rows(listener: Listener) -> None:
     listener.wait(86_400, "ant", "bee")
     assert all(believed(listener.grid, name).session for name in ("ant", "bee"))
     assert {attempt.state for attempt in listener.grid.store.attempts.values()} == {AttemptState.RUNNING}
     rows_a_day = 86_400 / (LONG_LEASES * listener.grid.settings.lease_s)
     assert rows_a_day <= len(listener.rows) <= 1.1 * rows_a_day
     assert all(isinstance(row, WorkersHeard) and len(row.ago_s) == 2 for row in listener.rows[1:])
-    # a lease is the only thing that comes of it
+    # such a row only renews leases
     assert listener.grid.store.replayed().workers == listener.grid.store.workers
 
 
-def test_whoever_falls_silent_is_given_up_a_lease_after_the_last_report(listener: Listener) -> None:
+def test_silent_worker_is_lost_one_lease_after_its_last_report(listener: Listener) -> None:
     listener.wait(3600, "ant", "bee")
     listener.wait(29, "ant")
     assert believed(listener.grid, "bee").session is not None
@@ -215,7 +217,7 @@ def test_whoever_falls_silent_is_given_up_a_lease_after_the_last_report(listener
     assert listener.grid.store.replayed().attempts == listener.grid.store.attempts
 
 
-def test_a_link_that_ends_leaves_the_rest_of_one_lease(listener: Listener) -> None:
+def test_closed_link_leaves_the_rest_of_one_lease(listener: Listener) -> None:
     listener.wait(3500, "ant", "bee")
     assert believed(listener.grid, "bee").lease_until > listener.grid.now + 100.0
     listener.step(WorkerLeft("bee", listener.grid.agents["bee"].session))
@@ -224,7 +226,7 @@ def test_a_link_that_ends_leaves_the_rest_of_one_lease(listener: Listener) -> No
     assert AttemptState.LOST in {attempt.state for attempt in listener.grid.store.attempts.values()}
 
 
-def test_a_master_that_stood_still_accuses_nobody(listener: Listener) -> None:
+def test_no_worker_is_lost_when_the_master_was_suspended(listener: Listener) -> None:
     listener.wait(3500, "ant", "bee")
     listener.grid.now += 20
     listener.step(MasterStoodStill())
@@ -234,7 +236,7 @@ def test_a_master_that_stood_still_accuses_nobody(listener: Listener) -> None:
     assert believed(listener.grid, "bee").session is None
 
 
-def test_news_make_the_lease_one_of_ordinary_length(listener: Listener) -> None:
+def test_report_with_news_sets_a_lease_of_normal_length(listener: Listener) -> None:
     listener.wait(3600, "ant", "bee")
     assert not listener.report("ant", in_use=True)
     assert believed(listener.grid).lease_until == pytest.approx(listener.grid.now + 30.0)
@@ -243,13 +245,13 @@ def test_news_make_the_lease_one_of_ordinary_length(listener: Listener) -> None:
 # --- in the full world ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a grid with every fault, gangs and owners, each such Report is stepped alone, and does nothing."""
+def test_report_kept_back_would_only_renew_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a grid with all faults, gangs and owners, each such Report is stepped alone and changes nothing else."""
     counts = {"kept back": 0, "of busy workers": 0}
 
-    def hear(world: GridWorld, link: Link, event: WorkerReported) -> None:
+    def step_alone(world: GridWorld, link: Link, event: WorkerReported) -> None:
         if not world.inbox:
-            world.turn()  # what follows from time alone, does not follow from the Report
+            world.turn()  # first step what is due by time, so that the effects are the Report's
         state, report = world.scheduler.state, event.report
         worker, wake_at = state.workers.get(event.worker), world.scheduler.wake_at
         is_due = bool(world.inbox) or (wake_at is not None and wake_at <= world.now)
@@ -266,7 +268,7 @@ def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: py
         counts["kept back"] += 1
         counts["of busy workers"] += bool(report.holding)
 
-    monkeypatch.setattr(GridWorld, "_master_hears", hear)
+    monkeypatch.setattr(GridWorld, "_master_hears", step_alone)
     for seed in range(tried(2)):
         settings = SchedulerSettings("fair", report_every_s=4.0, prefetch_s=60.0)
         live_through(seed, settings, replace(ROUGH, jobs=6, gangs=0.3 * (seed % 2), until_s=9_000.0))
@@ -274,7 +276,7 @@ def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: py
 
 
 @pytest.mark.parametrize("policy", ["fair", pytest.param("turnaround", marks=pytest.mark.campaign)])
-def test_decisions_are_the_same_with_and_without(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_are_the_same_with_and_without_keeping_back(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lived(*, keeps_back: bool) -> TimedWorld:
         monkeypatch.setattr(GridWorld, "keeps_back", keeps_back)
         return live_through(3, SchedulerSettings(policy, report_every_s=4.0), replace(CALM, jobs=8, max_slots=2))
@@ -288,6 +290,6 @@ def test_decisions_are_the_same_with_and_without(policy: str, monkeypatch: pytes
     assert with_news.jobs == with_all.jobs
 
 
-def test_the_log_of_a_run_with_every_fault_says_who_was_heard() -> None:
+def test_log_of_a_run_with_all_faults_has_workers_heard_events() -> None:
     world = live_through(5, SchedulerSettings(report_every_s=4.0), replace(ROUGH, jobs=4))  # it checks the replay
     assert b"workers_heard" in b"".join(world.world.store.log)

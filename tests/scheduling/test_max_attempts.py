@@ -37,7 +37,7 @@ def test_task_with_one_attempt_gets_no_replica_while_frozen() -> None:
     grid.report("b")
     assert not grid.running("b")
     grid.end(grid.running("a")[0], Outcome.GIVEN_BACK)
-    assert grid.task(job).state is TaskState.RUNNING, "a preemption uses up nothing"
+    assert grid.task(job).state is TaskState.RUNNING, "a preemption does not use up an attempt"
 
 
 def test_returning_attempt_is_cancelled_when_its_replacement_uses_the_limit() -> None:
@@ -80,7 +80,7 @@ def test_retracted_attempt_is_awaited_when_the_task_must_not_run_twice() -> None
     job = grid.submit(2, 10.0, max_attempts=1)
     assert grid.waiting("a") == [AttemptId(job, 2, 1)]
     grid.join("b")
-    assert not grid.attempts_of(TaskId(job, 2)), "worker a could have begun it: it has to answer first"
+    assert not grid.attempts_of(TaskId(job, 2)), "worker a may have started it, so its answer is awaited"
     assert not grid.running("b")
     grid.report("a")
     assert grid.running("b") == [AttemptId(job, 2, 2)]
@@ -94,7 +94,7 @@ def test_silence_of_a_worker_ends_the_wait_for_its_answer() -> None:
     grid.now += 20.0
     grid.report("b")
     grid.wait(11.0)
-    assert {attempt.task for attempt in grid.running("b")} == {1, 2}, "a loss uses up nothing"
+    assert {attempt.task for attempt in grid.running("b")} == {1, 2}, "a loss does not use up an attempt"
     assert grid.job(job).state is JobState.RUNNING
 
 

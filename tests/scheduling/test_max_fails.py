@@ -1,4 +1,4 @@
-"""A job that fails alike is stopped; nobody passes another by it."""
+"""``max_fails``: a job with too many failed tasks is stopped, and no job passes another by it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.scheduling.driver import Grid, facts
 
 def fail_all(grid: Grid, name: str) -> None:
     for attempt in grid.running(name):
-        if attempt in grid.running(name):  # not stopped meanwhile
+        if attempt in grid.running(name):  # not stopped by an earlier failure
             grid.end(attempt, Outcome.FAILED)
 
 
-def test_the_job_is_stopped_at_its_limit() -> None:
+def test_job_is_stopped_when_max_fails_tasks_have_failed() -> None:
     grid = Grid(max_attempts=1)
     grid.join("a", facts(2))
     job = grid.submit(10, max_fails=3)
@@ -33,10 +33,10 @@ def test_the_job_is_stopped_at_its_limit() -> None:
     assert (grid.job(job).state, grid.job(job).failed) == (JobState.CANCELLED, 3)
     assert grid.task(job, second.task).state is TaskState.CANCELLED
     assert "too many of its tasks failed" in grid.attempt(job, second.task).reason
-    assert grid.running("a") == [], "what ran is stopped"
+    assert grid.running("a") == [], "running attempts are stopped"
 
 
-def test_a_failure_that_is_tried_again_does_not_count() -> None:
+def test_retried_failure_does_not_count_towards_max_fails() -> None:
     grid = Grid(max_attempts=2)
     grid.join("a", facts(1))
     job, ended = grid.submit(2, max_fails=1), 0
@@ -65,7 +65,7 @@ def test_final_failure_is_one_vote_of_a_quorum() -> None:
     assert grid.job(job).state is JobState.RUNNING, "no single worker can fail it"
 
 
-def test_a_job_whose_tasks_are_all_over_has_failed() -> None:
+def test_job_fails_if_all_its_tasks_ended_at_the_limit() -> None:
     grid = Grid(max_attempts=1)
     grid.join("a", facts(1))
     job = grid.submit(1, max_fails=1)
@@ -73,7 +73,7 @@ def test_a_job_whose_tasks_are_all_over_has_failed() -> None:
     assert grid.job(job).state is JobState.FAILED
 
 
-def test_gangs_of_a_job_that_is_stopped_end_with_it() -> None:
+def test_gangs_end_when_their_job_is_stopped() -> None:
     grid = Grid(max_attempts=1)
     grid.workers(*"abcd", gangs=True)
     job = grid.submit(2, nodes=2, max_fails=1)
@@ -91,22 +91,22 @@ def test_gangs_of_a_job_that_is_stopped_end_with_it() -> None:
         grid.report(name)
     state = grid.scheduler.state
     assert (state.jobs, state.attempts, state.own(GangMemory).gangs) == ({}, {}, {})
-    assert grid.attempt(job, 2, 1).state is AttemptState.CANCELLED, "a member alone has done nothing"
+    assert grid.attempt(job, 2, 1).state is AttemptState.CANCELLED, "a single member has produced no result"
     assert not Scheduler(grid.store.snapshot()).state.own(GangMemory).gangs
 
 
-def test_a_held_job_that_is_stopped_passes_nobody() -> None:
+def test_held_job_that_is_stopped_passes_no_other() -> None:
     grid = Grid(max_attempts=1)
     grid.join("a", facts(3))
     earlier = grid.submit(1, 10.0)
     later = grid.submit(3, 10.0, max_fails=2)
     for attempt in [attempt for attempt in grid.running("a") if attempt.job == later]:
         grid.end(attempt, Outcome.FAILED)
-    assert grid.job(later).state is JobState.CANCELLED, "it does not complete"
+    assert grid.job(later).state is JobState.CANCELLED, "it is cancelled, not completed"
     assert grid.job(earlier).state is JobState.RUNNING
 
 
-def test_it_is_stopped_after_a_restart_as_it_would_have_been() -> None:
+def test_failures_before_a_restart_count_towards_max_fails() -> None:
     grid = Grid(max_attempts=1)
     grid.join("a", facts(1))
     job = grid.submit(5, max_fails="40%")
@@ -119,11 +119,11 @@ def test_it_is_stopped_after_a_restart_as_it_would_have_been() -> None:
     reply = grid.retry_event(job)
     assert isinstance(reply, JobRetried)
     grid.step(reply)
-    assert (grid.job(job).state, grid.job(job).failed) == (JobState.RUNNING, 0), "a retry begins to count anew"
+    assert (grid.job(job).state, grid.job(job).failed) == (JobState.RUNNING, 0), "a retry resets the count"
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))
-def test_a_share_is_rounded_up_and_at_least_one_task(count: int, basis_points: int) -> None:
+def test_percentage_is_rounded_up_to_at_least_one_task(count: int, basis_points: int) -> None:
     limit = most_failed(f"{basis_points / 100:.2f}%", count)
     assert limit is not None
     assert 1 <= limit <= count
@@ -131,6 +131,6 @@ def test_a_share_is_rounded_up_and_at_least_one_task(count: int, basis_points: i
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "0%", "101%", "5", "x%", 1.5, True])
-def test_what_is_no_limit(wrong: object) -> None:
+def test_invalid_max_fails_is_refused(wrong: object) -> None:
     with pytest.raises(ValidationError):
         JobSpec.model_validate({"command": ["true"], "max_fails": wrong})

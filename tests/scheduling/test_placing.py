@@ -1,4 +1,4 @@
-"""Policies that take the next task and look for its worker: turnaround, and the paper's alternatives."""
+"""Policies that choose a worker for the next task: turnaround, and the paper's alternatives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALTERNATIVES = ["random", "cyclic", "shortest-queue", "most-throughput"]
 
 
 def grid_of(policy: str, speeds: dict[str, float], slots: int = 1, **chosen: Any) -> Grid:
-    """No order is promised, so that nothing is held."""
+    """A grid without an order guarantee, so that no task is held."""
     grid = Grid(policy=policy, lease_s=1e6, order=Order.NONE, **chosen)
     for name, speed in speeds.items():
         grid.join(name, replace(facts(slots), speed=speed))
@@ -51,7 +51,7 @@ def waits(grid: Grid, name: str) -> list[AttemptId]:
 # --- turnaround -------------------------------------------------------------------------------------------------
 
 
-def test_a_task_goes_where_it_is_done_first() -> None:
+def test_task_goes_to_the_worker_that_finishes_it_first() -> None:
     grid = grid_of("turnaround", {"slow": 1.0, "fast": 4.0, "middle": 2.0})
     assert place_of(grid, grid.submit(1, 8.0)) == ["fast"]
     assert place_of(grid, grid.submit(1, 8.0)) == ["middle"]
@@ -90,7 +90,7 @@ def test_step_moves_no_task_that_it_has_placed(
     assert not moved
 
 
-def test_the_networks_delay_counts() -> None:
+def test_network_delay_counts() -> None:
     grid = grid_of("turnaround", {"near": 1.0, "far": 1.1})
     far(grid, "far", 5.0)
     assert place_of(grid, grid.submit(1, 2.0)) == ["near"], "2 s here, 1.8 + 5 s there"
@@ -99,7 +99,7 @@ def test_the_networks_delay_counts() -> None:
     assert place_of(grid, grid.submit(1, 100.0)) == ["far"], "100 s here, 90.9 + 5 s there"
 
 
-def test_it_waits_for_a_fast_worker_rather_than_taking_a_slow_one() -> None:
+def test_task_waits_for_a_fast_worker_if_that_is_sooner() -> None:
     grid = grid_of("turnaround", {"fast": 8.0}, prefetch_s=1.0)
     grid.submit(1, 80.0)  # 10 s there
     grid.join("slow", facts())
@@ -109,21 +109,21 @@ def test_it_waits_for_a_fast_worker_rather_than_taking_a_slow_one() -> None:
     assert [a.job for a in waits(grid, "fast")] == [long]
 
 
-def test_one_that_is_late_is_taken_to_last_as_long_again() -> None:
+def test_late_task_is_expected_to_take_as_long_again() -> None:
     grid = grid_of("turnaround", {"late": 1.0, "slow": 0.25}, prefetch_s=1.0)
     first = grid.submit(1, 10.0)
     assert place_of(grid, first) == ["late"]
     grid.now += 40.0
-    assert place_of(grid, grid.submit(1, 4.0)) == ["slow"], "16 s there; 30 + 4 s on the one that is late"
+    assert place_of(grid, grid.submit(1, 4.0)) == ["slow"], "16 s there; 30 + 4 s on the late worker"
 
 
-def test_where_nothing_may_wait_slow_workers_are_taken() -> None:
+def test_slow_worker_is_used_if_tasks_may_not_wait() -> None:
     grid = grid_of("turnaround", {"fast": 8.0, "slow": 1.0})
     job = grid.submit(2, 80.0)
     assert sorted(place_of(grid, job)) == ["fast", "slow"]
 
 
-def test_among_equals_chance_decides_and_a_restart_the_same() -> None:
+def test_choice_among_equal_workers_is_random_and_survives_a_restart() -> None:
     speeds = dict.fromkeys("abcdefgh", 1.0)
     places = []
     for _ in range(2):
@@ -131,12 +131,12 @@ def test_among_equals_chance_decides_and_a_restart_the_same() -> None:
         jobs = [grid.submit(1, float(10 - number)) for number in range(8)]
         places.append([place_of(grid, job)[0] for job in jobs])
     assert places[0] == places[1]
-    assert places[0] != sorted(places[0]), "not in the order of their names"
+    assert places[0] != sorted(places[0]), "not ordered by name"
     assert len(set(places[0])) == 8
 
 
-def test_what_a_program_needs_is_known_from_its_runs() -> None:
-    """No size is given: after some runs, the short program need not have the fast worker."""
+def test_size_is_learned_from_earlier_runs() -> None:
+    """Without sizes: after some runs, the short program no longer goes to the fast but distant worker."""
     grid = grid_of("turnaround", {"fast": 4.0, "slow": 1.0})
     far(grid, "fast", 6.0)
     for _ in range(6):
@@ -150,8 +150,8 @@ def test_what_a_program_needs_is_known_from_its_runs() -> None:
 
 
 @pytest.mark.parametrize(("share", "place"), [(1.0, "slow"), (0.2, "fast")])
-def test_an_owner_at_work_slows_down_only_what_wants_more_than_is_left(share: float, place: str) -> None:
-    """Half of the fast worker is left: too little for a program that works, and enough for one that mostly waits."""
+def test_owner_slows_down_only_programs_that_need_more_than_is_spare(share: float, place: str) -> None:
+    """Half of the fast worker is spare: too little for a program that computes, enough for one that mostly sleeps."""
     grid = grid_of("turnaround", {"fast": 4.0, "slow": 3.0})
     for _ in range(3):
         grid.submit(1, 40.0, name="program")
@@ -162,16 +162,16 @@ def test_an_owner_at_work_slows_down_only_what_wants_more_than_is_left(share: fl
 
 @dataclass(frozen=True)
 class Term:
-    """One worker's row of the table T = J / c + D + W + R."""
+    """One worker's row in the table of terms of T = J / c + D + W + R."""
 
     name: str
-    speed: float  # as its benchmark and its finished tasks say
-    left: float  # of its slot, by its owner, now
+    speed: float  # by its benchmark and its finished tasks
+    left: float  # share of its slot that its owner leaves spare now
     delay_s: float
-    began_s: float | None  # ago, a task of 60 s there; None: its slot is free
-    waits_s: tuple[float, ...]  # expected times of what was sent to wait there
+    began_s: float | None  # seconds ago that a task of 60 s started there; None: its slot is free
+    waits_s: tuple[float, ...]  # expected times of the tasks prefetched there
     run_s: float  # J / c for J = 24
-    until_s: float  # W + R: until its slot falls free, and what waits there already
+    until_s: float  # W + R: until its slot is free, plus the tasks already waiting there
 
     @property
     def total_s(self) -> float:
@@ -183,7 +183,7 @@ TABLE = [
     Term("fast", 4.0, 1.0, 0.0, None, (), run_s=6.0, until_s=0.0),
     Term("far", 4.0, 1.0, 5.0, None, (), run_s=6.0, until_s=0.0),
     Term("owned", 4.0, 0.5, 0.0, None, (), run_s=12.0, until_s=0.0),
-    Term("taken", 4.0, 0.1, 0.0, None, (), run_s=24.0, until_s=0.0),  # a quarter is taken to be left in any case
+    Term("taken", 4.0, 0.1, 0.0, None, (), run_s=24.0, until_s=0.0),  # at least a quarter is assumed to be spare
     Term("busy", 8.0, 1.0, 0.0, 40.0, (), run_s=3.0, until_s=20.0),
     Term("late", 8.0, 1.0, 0.0, 70.0, (), run_s=3.0, until_s=10.0),
     Term("laden", 8.0, 1.0, 2.0, 50.0, (4.0, 5.0), run_s=3.0, until_s=19.0),
@@ -192,7 +192,7 @@ TABLE = [
 
 
 def worker_of(row: Term) -> Grid:
-    """Return a grid of this worker alone, as the row says."""
+    """Return a grid with only this worker, in the state of the row."""
     grid = grid_of("turnaround", {row.name: row.speed}, prefetch_s=1.0)
     owner_leaves(grid, row.name, row.left)
     if row.began_s is not None:
@@ -214,7 +214,7 @@ def owner_leaves(grid: Grid, name: str, left: float) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_the_papers_turnaround_term_by_term(row: Term) -> None:
+def test_turnaround_is_the_papers_term_by_term(row: Term) -> None:
     grid = worker_of(row)
     state = grid.scheduler.state
     worker = state.workers[row.name]
@@ -226,14 +226,14 @@ def test_the_papers_turnaround_term_by_term(row: Term) -> None:
     cost = policy.cost(view, ReadyTask(of_24, 1, 24.0), best)
     assert 24.0 / policy.speed(view, worker) == pytest.approx(row.run_s)
     due_s = view.prefetch.free_at(worker) - grid.now if row.began_s is not None else 0.0
-    assert abs(due_s) == pytest.approx(row.until_s), "late by so much counts as so much still to come"
-    assert cost == pytest.approx(row.total_s, abs=0.011), "in hundredths of a second"
+    assert abs(due_s) == pytest.approx(row.until_s), "a task late by N seconds is expected to run N seconds more"
+    assert cost == pytest.approx(row.total_s, abs=0.011), "rounded to hundredths of a second"
 
 
 @pytest.mark.parametrize("left", [1.0, 0.5, 0.25])
 @pytest.mark.parametrize("policy", ["turnaround", "most-throughput"])
-def test_what_the_owner_takes_counts_once_however_much_was_learnt(policy: str, left: float) -> None:
-    """Two machines that are as fast as one another, and an owner who has taken his share of one all the while."""
+def test_owners_share_counts_once_in_a_learned_speed(policy: str, left: float) -> None:
+    """Two equally fast computers; the owner of one has used a share of it during all runs."""
     grid = grid_of(policy, {"a": 1.0, "b": 1.0}, max_replicas=1)
     for _ in range(20):
         owner_leaves(grid, "a", left)
@@ -248,13 +248,13 @@ def test_what_the_owner_takes_counts_once_however_much_was_learnt(policy: str, l
     assert place_of(grid, job) == ["b"] or left == 1.0
     owner_leaves(grid, "a", 1.0)
     worker = grid.scheduler.state.workers["a"]
-    assert measure.speed_now(worker) == pytest.approx(speeds["b"], rel=0.03), "when he has gone"
+    assert measure.speed_now(worker) == pytest.approx(speeds["b"], rel=0.03), "when the owner has gone"
 
 
 # --- the alternatives -------------------------------------------------------------------------------------------
 
 
-def test_cyclic_takes_workers_in_turn() -> None:
+def test_cyclic_chooses_workers_in_turn() -> None:
     grid = grid_of("cyclic", {"b": 1.0, "a": 1.0, "c": 1.0})
     assert [place_of(grid, grid.submit(1, size)) for size in (9.0, 8.0)] == [["a"], ["b"]]
     for name in "ab":
@@ -262,11 +262,11 @@ def test_cyclic_takes_workers_in_turn() -> None:
     grid.restart()
     for name in "abc":
         grid.join(name)
-    assert place_of(grid, grid.submit(1, 7.0)) == ["c"], "its turn, also after a restart"
+    assert place_of(grid, grid.submit(1, 7.0)) == ["c"], "the next in turn, even after a restart"
     assert place_of(grid, grid.submit(1, 6.0)) == ["a"]
 
 
-def test_shortest_queue_takes_the_one_with_the_fewest_in_hand_a_slot() -> None:
+def test_shortest_queue_chooses_the_fewest_tasks_per_slot() -> None:
     grid = Grid(policy="shortest-queue", lease_s=1e6)
     grid.join("narrow", facts(1))
     grid.join("wide", facts(4))
@@ -279,13 +279,13 @@ def test_shortest_queue_takes_the_one_with_the_fewest_in_hand_a_slot() -> None:
     assert counts == {"narrow": 2, "wide": 8}
 
 
-def test_most_throughput_takes_the_fastest_that_is_not_shared() -> None:
+def test_most_throughput_chooses_the_fastest_unshared_worker() -> None:
     grid = grid_of("most-throughput", {"slow": 1.0, "fast": 3.0}, slots=2)
     job = grid.submit(4, 8.0)
     assert place_of(grid, job) == ["fast", "fast", "slow", "slow"]
 
 
-def test_at_random_is_even_in_the_long_run() -> None:
+def test_random_policy_is_uniform_in_the_long_run() -> None:
     grid = grid_of("random", dict.fromkeys("abcd", 1.0))
     places: Counter[str] = Counter()
     for _ in range(200):
@@ -296,8 +296,8 @@ def test_at_random_is_even_in_the_long_run() -> None:
 
 
 @pytest.mark.parametrize("policy", ["turnaround", *ALTERNATIVES])
-def test_a_task_of_several_slots_finds_the_worker_that_has_them(policy: str) -> None:
-    """Also behind many that are as good but for that."""
+def test_task_of_several_slots_finds_the_worker_that_has_them(policy: str) -> None:
+    """Even behind many otherwise equal workers with too few slots."""
     grid = Grid(policy=policy, lease_s=1e6)
     for number in range(50):
         grid.join(f"w{number}", facts(2), reports=False)
@@ -306,7 +306,7 @@ def test_a_task_of_several_slots_finds_the_worker_that_has_them(policy: str) -> 
     assert place_of(grid, grid.submit(1, 1.0, requires={"slots": 2})) == ["x"]
 
 
-def test_draws_are_even_and_repeat() -> None:
+def test_draws_are_uniform_and_repeatable() -> None:
     drawn = [draw(job, 1, 0) for job in range(1000)]
     assert drawn == [draw(job, 1, 0) for job in range(1000)]
     assert all(0 <= number < 1 for number in drawn)
@@ -315,10 +315,10 @@ def test_draws_are_even_and_repeat() -> None:
 
 
 @pytest.mark.parametrize("policy", ["turnaround", *ALTERNATIVES])
-def test_whoever_came_first_a_frozen_task_goes_to_the_same_worker(
+def test_replica_of_a_frozen_task_goes_to_the_same_worker_in_any_join_order(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is decided must not depend on history: a master that is started again knows nothing of it."""
+    """Decisions must not depend on history, which a restarted master does not know."""
     found = []
     for names in (["x", "y"], ["y", "x"]):
         grid = grid_of(policy, {"frozen": 1.0})
@@ -327,34 +327,38 @@ def test_whoever_came_first_a_frozen_task_goes_to_the_same_worker(
             grid.join(name, replace(facts(labels=[name]), speed=0.1))
         assert place_of(grid, job) == ["frozen"]
         with monkeypatch.context() as patch:
-            patch.setattr(WorkerIndex, "to_start", lambda index, job: iter(()))  # as where many stand still before it
+            patch.setattr(
+                WorkerIndex, "to_start", lambda index, job: iter(())
+            )  # as if many frozen tasks came before it
             grid.report("frozen", frozen=True)
         found.append(place_of(grid, job))
     assert found[0] == found[1]
     assert len(found[0]) == 2
 
 
-# --- workers that have to end -------------------------------------------------------------------------------------
+# --- workers with an end time -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "first-come", "fair", "turnaround"])
-def test_a_worker_that_has_to_end_gets_nothing_that_would_not_be_done(policy: str) -> None:
+def test_worker_with_an_end_time_gets_only_tasks_that_finish_by_then(policy: str) -> None:
     grid = Grid(policy=policy, order=Order.NONE, prefetch_s=100.0)
     grid.join("w", replace(facts(1), until=grid.now + 60.0))
     long = grid.submit(3, 3 * 40.0)
-    assert [attempt.job for attempt in grid.running("w")] == [long], "40 s of 60, and no second one waits behind it"
+    assert [attempt.job for attempt in grid.running("w")] == [long], (
+        "40 s of the 60 s left; a second task does not fit behind it"
+    )
     grid.now += 40.0
     grid.end(grid.running("w")[0], wall_s=40.0, cpu_s=40.0)
-    assert not grid.running("w"), "40 s of 20"
+    assert not grid.running("w"), "40 s do not fit in 20 s"
     grid.now += 1.0
     grid.submit(1, 10.0)
-    assert len(grid.running("w")) == 1, "10 s of 19"
+    assert len(grid.running("w")) == 1, "10 s fit in 19 s"
     grid.join("other", facts(1))
     assert grid.running("other")[0].job == long
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "first-come", "fair", "turnaround"])
-def test_a_task_of_which_nothing_is_known_is_tried_while_there_is_time(policy: str) -> None:
+def test_task_of_unknown_size_starts_before_the_end_time(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.join("w", replace(facts(1), until=grid.now + 60.0))
     grid.submit(1)
@@ -365,7 +369,7 @@ def test_a_task_of_which_nothing_is_known_is_tried_while_there_is_time(policy: s
     assert not late.running("w")
 
 
-def test_copies_for_speed_are_made_in_an_allocation_for_jobs_that_ask() -> None:
+def test_allocation_runs_replicas_only_for_jobs_that_request_them() -> None:
     for asked, copies in (({}, 0), ({"max_replicas": 2}, 1)):
         grid = Grid(policy="round-robin", max_replicas=2)
         grid.join("own", facts(1))

@@ -1,5 +1,5 @@
-"""Plans in the scheduler: told at once, moved forward by every end, broken only for a reason, and the same after a
-restart.
+"""Plans in the scheduler: made at submission, moved forward when attempts end, broken only for a reason, and equal
+after a restart.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def begun(made: Grid, job: int) -> bool:
 
 
 def end(made: Grid, job: int) -> None:
-    """Every attempt of a job's first task ends well."""
+    """Let all attempts of a job's first task succeed."""
     for name, agent in made.agents.items():
         for attempt in [attempt for attempt in agent.running if attempt.task_id == TaskId(job, 1)]:
             made.end(attempt)
@@ -58,7 +58,7 @@ def reports(made: Grid) -> None:
             made.report(name)
 
 
-def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end_sooner() -> None:
+def test_gang_behind_limited_jobs_gets_a_promise_that_moves_forward() -> None:
     made = grid(order=Order.NONE)
     first = made.submit(nodes=3, size=600, timeout_s=1000)
     second = made.submit(nodes=2, size=60, timeout_s=100)
@@ -67,7 +67,7 @@ def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end
     plan = copy(plan_of(made, second))
     assert (plan.kind, plan.limit_s, plan.is_given) == (PlanKind.PROMISE, 100, True)
     assert plan.start is not None
-    assert 1000 <= plan.start - made.now <= 1000 + 1024, "the times that are tried lie ever farther apart"
+    assert 1000 <= plan.start - made.now <= 1000 + 1024, "the distance between the times tried grows"
     made.now += 20
     end(made, first)
     assert begun(made, second)
@@ -76,7 +76,7 @@ def test_what_waits_for_limits_alone_is_promised_and_moves_forward_when_they_end
     assert not made.store.broken
 
 
-def test_what_waits_for_a_task_without_limit_is_an_estimate() -> None:
+def test_gang_behind_a_task_without_limit_gets_an_estimate() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=100)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
@@ -88,7 +88,7 @@ def test_what_waits_for_a_task_without_limit_is_an_estimate() -> None:
     assert made.now + 95 <= plan.p50 <= made.now + 105 < plan.p90
 
 
-def test_a_gang_without_a_limit_says_that_its_limit_is_predicted() -> None:
+def test_plan_of_a_gang_without_a_limit_says_that_it_is_predicted() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     made.submit(nodes=2, size=60)
     gang = made.submit(nodes=2, size=60, timeout_s=10)
@@ -97,7 +97,7 @@ def test_a_gang_without_a_limit_says_that_its_limit_is_predicted() -> None:
     assert plan_of(made, gang).kind is PlanKind.ESTIMATE
 
 
-def test_a_promise_is_broken_by_a_loss_and_says_so() -> None:
+def test_promise_broken_by_a_loss_is_recorded_with_its_reason() -> None:
     made = grid("ant", "bee", "cat", order=Order.NONE)
     made.submit(nodes=2, size=600, timeout_s=1000)
     reports(made)
@@ -112,7 +112,7 @@ def test_a_promise_is_broken_by_a_loss_and_says_so() -> None:
     assert plan_of(made, gang).broken == 1
 
 
-def test_a_promise_is_kept_on_another_worker() -> None:
+def test_promise_is_kept_on_another_worker() -> None:
     made = grid("ant", "bee", "cat", "dog", order=Order.NONE)
     made.submit(nodes=4, size=600, timeout_s=1000)
     reports(made)
@@ -124,7 +124,7 @@ def test_a_promise_is_kept_on_another_worker() -> None:
     assert not made.store.broken
 
 
-def test_a_task_goes_first_before_a_promise_only_if_its_limit_fits() -> None:
+def test_task_is_backfilled_before_a_promise_only_if_its_limit_fits() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=600, timeout_s=300)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
@@ -138,7 +138,7 @@ def test_a_task_goes_first_before_a_promise_only_if_its_limit_fits() -> None:
     assert made.attempts_of(TaskId(short, 1))
 
 
-def test_a_gang_without_a_limit_goes_first_before_no_promise_and_is_none_to_wait_for() -> None:
+def test_gang_without_a_limit_neither_backfills_nor_supports_a_promise() -> None:
     made = grid("ant", "bee", "cat", "dog", slots=1, order=Order.NONE)
     made.submit(1, size=50, timeout_s=100)
     reports(made)
@@ -148,12 +148,12 @@ def test_a_gang_without_a_limit_goes_first_before_no_promise_and_is_none_to_wait
     reports(made)
     assert plan_of(made, promised).is_promise
     assert not begun(made, promised)
-    assert not begun(made, unlimited), "it could last"
+    assert not begun(made, unlimited), "it has no limit and could run past the promise"
     assert plan_of(made, unlimited).start >= plan_of(made, promised).start
-    assert not plan_of(made, behind).is_promise, "the one before it could last"
+    assert not plan_of(made, behind).is_promise, "the gang before it has no limit"
 
 
-def test_before_an_estimate_the_forecast_serves() -> None:
+def test_tasks_are_backfilled_before_an_estimate_by_their_forecast() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=600)
     gang = made.submit(nodes=2, size=60, timeout_s=100)
@@ -164,13 +164,13 @@ def test_before_an_estimate_the_forecast_serves() -> None:
     assert not made.attempts_of(TaskId(long, 1))
 
 
-def test_under_hold_the_end_of_what_it_may_not_pass_is_part_of_its_plan() -> None:
+def test_plan_under_hold_starts_after_the_job_it_may_not_pass() -> None:
     made = grid()
     first = made.submit(nodes=2, size=10, timeout_s=500)
     gang = made.submit(nodes=2, size=20, timeout_s=100)
     reports(made)
     assert begun(made, first)
-    assert not begun(made, gang), "there is room for it, but it would pass"
+    assert not begun(made, gang), "workers are free, but it would pass the first job"
     plan = copy(plan_of(made, gang))
     assert plan.kind is PlanKind.PROMISE
     assert plan.start is not None
@@ -179,7 +179,7 @@ def test_under_hold_the_end_of_what_it_may_not_pass_is_part_of_its_plan() -> Non
     assert begun(made, gang)
 
 
-def test_a_restart_plans_the_same() -> None:
+def test_restart_makes_the_same_plans() -> None:
     made = grid(order=Order.NONE)
     made.submit(nodes=3, size=600, timeout_s=1000)
     reports(made)
@@ -197,7 +197,7 @@ def test_a_restart_plans_the_same() -> None:
     assert rows.grid == made.store.grid
 
 
-def test_one_of_a_jobs_gangs_is_planned_after_the_other() -> None:
+def test_gangs_of_one_job_are_planned_one_after_another() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     job = made.submit(3, size=60, nodes=2, timeout_s=100)
     for number in (1, 2, 3):
@@ -210,7 +210,7 @@ def test_one_of_a_jobs_gangs_is_planned_after_the_other() -> None:
     assert made.job(job).succeeded == 3
 
 
-def test_a_held_gang_keeps_no_slot_from_the_job_that_it_waits_for() -> None:
+def test_held_gang_reserves_no_slot_from_the_job_that_holds_it() -> None:
     made = grid("ant", "bee")
     running = made.submit(nodes=2, size=10, timeout_s=20)
     first = made.submit(1, size=300)
@@ -224,7 +224,7 @@ def test_a_held_gang_keeps_no_slot_from_the_job_that_it_waits_for() -> None:
     assert begun(made, gang)
 
 
-def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
+def test_held_gang_behind_queued_tasks_gets_an_estimate() -> None:
     made = grid("ant", "bee", slots=1)
     known = made.submit(2, size=20)
     for number in (1, 2):
@@ -232,13 +232,13 @@ def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
     made.submit(4, size=400)
     gang = made.submit(nodes=2, size=2000, timeout_s=2000)
     reports(made)
-    assert TaskId(gang, 1) not in made.store.plans, "whatever it kept, the tasks before it could need"
+    assert TaskId(gang, 1) not in made.store.plans, "the tasks before it could need any slot it reserved"
     explanation = explain_job(made.scheduler, gang)
     assert explanation is not None
     [said] = [reason.detail for reason in explanation.reasons if reason.code == "outlook"]
     likely, late = (float(word) for word in re.findall(r"in (\d+) s", said))
     assert 150 <= likely < late, "four tasks of 100 s on two slots"
-    assert likely < 300, "the gang itself takes no slots from them: it is held"
+    assert likely < 300, "the held gang takes no slots from them"
     state = made.scheduler.state
     told = estimated_start(state, state.jobs[gang], outlook(state))
     assert isinstance(told, PlanView)
@@ -250,7 +250,7 @@ async def never(work: object) -> Any:
     raise AssertionError("no database is asked")
 
 
-def test_a_promised_start_and_a_limit_say_when_a_gang_of_which_nothing_is_known_is_over_at_the_latest() -> None:
+def test_eta_note_gives_the_latest_end_of_a_promised_gang() -> None:
     made = grid(order=Order.NONE)
     made.submit(nodes=3, size=600, timeout_s=1000)
     promised = made.submit(nodes=2, timeout_s=100)
@@ -258,16 +258,16 @@ def test_a_promised_start_and_a_limit_say_when_a_gang_of_which_nothing_is_known_
     reports(made)
     start = plan_of(made, promised).start
     assert start is not None
-    nothing_stored = EtaRecords(never, never)
-    forecaster = Forecaster(made.scheduler, nothing_stored, lambda: made.now)
+    no_records = EtaRecords(never, never)
+    forecaster = Forecaster(made.scheduler, no_records, lambda: made.now)
     notes = [forecaster.with_eta(views.job(job, JobState.QUEUED)).eta_note for job in (promised, predicted)]
     unknown = "no task of it has finished yet"
     by_limit = f"by its promised start and its limit it would be over in {start + 100 - made.now:.0f} s at the latest"
     assert notes == [f"{unknown}; {by_limit}", unknown]
 
 
-def test_of_many_plans_each_moves_forward_at_last() -> None:
-    """A few do in each step; nothing happens in the grid meanwhile."""
+def test_all_plans_move_forward_within_a_few_steps() -> None:
+    """Each step moves a few of them; no other event occurs in the grid."""
     made = grid(order=Order.NONE)
     first = made.submit(nodes=4, size=600, timeout_s=1000)
     waiting = [made.submit(nodes=4, size=60, timeout_s=100) for _ in range(8)]
@@ -279,10 +279,10 @@ def test_of_many_plans_each_moves_forward_at_last() -> None:
     after = plan_of(made, waiting[-1]).start
     assert before is not None
     assert after is not None
-    assert before - after > 990, "the first was over a thousand seconds before its limit"
+    assert before - after > 990, "the first gang ended 1000 s before its limit"
 
 
-def test_why_a_held_gang_has_no_estimate() -> None:
+def test_held_gang_without_an_estimate_has_a_reason() -> None:
     made = grid("ant", "bee", slots=1)
     made.submit(4, size=400)
     gang = made.submit(nodes=2, size=2000, timeout_s=2000)
@@ -301,13 +301,13 @@ def test_why_a_held_gang_has_no_estimate() -> None:
         ((), "", ""),
     ],
 )
-def test_the_switch_of_a_computer_is_what_a_label_says_or_its_subnet(
+def test_switch_of_a_computer_is_named_by_a_label_or_its_subnet(
     labels: tuple[str, ...], address: str, switch: str
 ) -> None:
     assert switch_of(replace(facts(labels=labels), address=address)) == switch
 
 
-def test_members_of_a_gang_work_at_the_same_time_also_in_forecasts() -> None:
+def test_forecast_runs_members_of_a_gang_at_the_same_time() -> None:
     made = grid(slots=1, order=Order.NONE)
     known = made.submit(1, size=10)
     made.end(AttemptId(known, 1, 1), wall_s=10.0, cpu_s=10.0)
@@ -319,11 +319,11 @@ def test_members_of_a_gang_work_at_the_same_time_also_in_forecasts() -> None:
         for attempt in made.attempts_of(task):
             made.end(attempt, wall_s=100.0, cpu_s=100.0)
         reports(made)
-    assert 90 <= outlook(made.scheduler.state)[again].p50_s <= 180, "as its first gang took, and a margin"
+    assert 90 <= outlook(made.scheduler.state)[again].p50_s <= 180, "the time that its first gang took, and a margin"
 
 
 @pytest.mark.parametrize("limit_s", [7, 33, 40, 63, 100, 170])
-def test_what_goes_first_by_its_limit_breaks_no_promise_once_it_runs(limit_s: int) -> None:
+def test_backfilled_task_breaks_no_promise_while_it_runs(limit_s: int) -> None:
     made = grid("ant", "bee", order=Order.NONE, plan_times="naive", lease_s=1e6)
     made.submit(size=600, timeout_s=300)
     reports(made)
@@ -332,7 +332,7 @@ def test_what_goes_first_by_its_limit_breaks_no_promise_once_it_runs(limit_s: in
     assert start is not None
     made.wait(start - made.now - limit_s - 9)
     have_gone_first = 0
-    while made.now < start - limit_s:  # from the last task that has time enough to one that has not
+    while made.now < start - limit_s:  # from the last task that fits before the promise to one that does not
         task = made.submit(size=10, timeout_s=limit_s)
         reports(made)
         for attempt in made.attempts_of(TaskId(task, 1)):
@@ -344,7 +344,7 @@ def test_what_goes_first_by_its_limit_breaks_no_promise_once_it_runs(limit_s: in
     assert not made.store.broken
 
 
-def test_a_held_gang_keeps_its_promise_while_those_before_it_run_to_their_limits() -> None:
+def test_promise_holds_if_earlier_gangs_run_to_their_limits() -> None:
     made = grid(lease_s=1e6)
     first = made.submit(nodes=4, size=10, timeout_s=50)
     reports(made)
@@ -364,7 +364,7 @@ def test_a_held_gang_keeps_its_promise_while_those_before_it_run_to_their_limits
     assert not made.store.broken
 
 
-def test_a_start_that_comes_too_late_counts_as_a_broken_promise() -> None:
+def test_late_start_counts_as_a_broken_promise() -> None:
     made = grid("ant", "bee", order=Order.NONE, lease_s=1e6)
     first = made.submit(nodes=2, size=60, timeout_s=100)
     reports(made)
@@ -385,7 +385,7 @@ def test_a_start_that_comes_too_late_counts_as_a_broken_promise() -> None:
     assert made.store.broken[0].start == promised
 
 
-def test_a_replica_breaks_no_promise_of_a_held_gang_behind_its_job() -> None:
+def test_replica_breaks_no_promise_of_a_gang_held_by_its_job() -> None:
     made = Grid(max_replicas=2, lease_s=1e6)
     larger = made.submit(size=5000, timeout_s=200)
     for size in (10, 5):
@@ -402,7 +402,7 @@ def test_a_replica_breaks_no_promise_of_a_held_gang_behind_its_job() -> None:
     assert plan_of(made, gang).kind is PlanKind.PROMISE
 
 
-def test_what_is_retracted_as_a_plan_is_judged_anew_waits_for_a_slot_at_once() -> None:
+def test_task_retracted_for_a_changed_plan_is_ready_at_once() -> None:
     made = grid("ant", "bee", slots=2, order=Order.NONE, prefetch_s=60.0)
     made.submit(size=100)
     gang = made.submit(nodes=2, size=60, timeout_s=100, requires={"slots": 2})
@@ -419,7 +419,7 @@ def test_what_is_retracted_as_a_plan_is_judged_anew_waits_for_a_slot_at_once() -
     assert 1 in made.scheduler.state.index.ready_sets[waits].to_retry
 
 
-def test_predicted_limits_count_as_they_were_planned_also_after_a_restart() -> None:
+def test_plans_keep_their_predicted_limits_across_a_restart() -> None:
     made = grid("ant", "bee", "cat", order=Order.NONE, plan_times="by-load", lease_s=1e4)
     made.submit(nodes=2, size=1000, timeout_s=1000)
     reports(made)
@@ -427,6 +427,6 @@ def test_predicted_limits_count_as_they_were_planned_also_after_a_restart() -> N
         made.submit(nodes=2)
     (single,) = made.attempts_of(TaskId(made.submit(), 1))
     made.now += 300
-    made.end(single, wall_s=300.0, cpu_s=300.0)  # from now on, more is expected of what nothing is known of
+    made.end(single, wall_s=300.0, cpu_s=300.0)  # raises the limit predicted for unknown programs
     again, event = SecondPlanner(made.store), JobSubmitted("user", spec(nodes=2, timeout_s=100))
     again.check([event], made.now, made.step(event), made.settings)

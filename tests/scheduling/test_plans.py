@@ -21,8 +21,8 @@ def worlds(draw: st.DrawFn) -> PlanWorld:
     return PlanWorld(slots, draw(st.sampled_from(LATTICES)))
 
 
-def _deed(data: st.DataObject, world: PlanWorld) -> bool:
-    """Do one thing in the world. Return True if it may break a promise."""
+def _act(data: st.DataObject, world: PlanWorld) -> bool:
+    """Do one random action in the world. Return whether it may break a promise."""
     names = sorted(world.computers)
     name, number = data.draw(st.sampled_from(names)), st.integers
     match data.draw(st.sampled_from(["arrive", "arrive", "task", "task", "end", "cancel", "lose", "claim", "back"])):
@@ -54,11 +54,13 @@ def _deed(data: st.DataObject, world: PlanWorld) -> bool:
 
 @settings(PATIENT, max_examples=tried(30, 3000))
 @given(worlds(), st.data())
-def test_a_promise_moves_back_only_for_a_loss_or_a_claim_and_says_so(world: PlanWorld, data: st.DataObject) -> None:
+def test_promise_moves_back_only_for_a_recorded_loss_or_claim(world: PlanWorld, data: st.DataObject) -> None:
     told: dict[int, float] = {}  # promises
-    is_disturbed = False  # what was claimed may be missing later: until then what is estimated could make up for it
+    is_disturbed = (
+        False  # a claimed worker may be missing only later: until then an estimated end could make up for it
+    )
     for _ in range(data.draw(st.integers(1, 25))):
-        deeds = [_deed(data, world) for _ in range(data.draw(st.integers(0, 3)))]
+        deeds = [_act(data, world) for _ in range(data.draw(st.integers(0, 3)))]
         is_disturbed = is_disturbed or any(deeds)
         known = len(world.broken)
         world.pass_time(data.draw(st.sampled_from([0, 1, 3, 10])))
@@ -101,7 +103,9 @@ def _check_overlap(world: PlanWorld) -> None:
     st.integers(1, 5),
     st.integers(1, 9),
 )
-def test_the_pool_counts_each_workers_slots_for_itself(taken: list[tuple[int, int]], nodes: int, slots: int) -> None:
+def test_pool_counts_the_slots_of_each_worker_separately(
+    taken: list[tuple[int, int]], nodes: int, slots: int
+) -> None:
     pool, free = Pool(), [MOST_SLOTS] * 5
     names = [f"w{number}" for number in range(5)]
     whole = piece = sum(pool.enter(name, "") for name in names) * MOST_SLOTS
@@ -119,9 +123,9 @@ def test_the_pool_counts_each_workers_slots_for_itself(taken: list[tuple[int, in
 
 @settings(PATIENT, max_examples=tried(12, 1000))
 @given(worlds(), st.data())
-def test_every_gang_starts_in_the_end(world: PlanWorld, data: st.DataObject) -> None:
+def test_every_gang_eventually_starts(world: PlanWorld, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 12))):
-        if _deed(data, world):
+        if _act(data, world):
             for computer in world.computers.values():
                 computer.is_here, computer.offered = True, computer.slots
         world.pass_time(1)

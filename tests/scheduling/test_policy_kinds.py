@@ -1,4 +1,4 @@
-"""The two kinds of policy: what follows for every policy from its one method, ``next_task`` or ``cost``."""
+"""The two kinds of policy: behaviour that every policy gets from its one method, ``next_task`` or ``cost``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NIGHT = START + 100.0
 
 
 class FirstFound(WorkerFirst):
-    """The smallest policy that there is."""
+    """The smallest possible policy."""
 
     def next_task(self, view: View, worker: Worker) -> Placement | Later | None:
         for job in view.jobs_to_start(worker):
@@ -32,21 +32,21 @@ class FirstFound(WorkerFirst):
 
 
 class AtNight(FirstFound):
-    """Nothing is started by day."""
+    """Starts no task by day."""
 
     def next_task(self, view: View, worker: Worker) -> Placement | Later | None:
         return super().next_task(view, worker) if view.grid.now >= NIGHT else Later(NIGHT)
 
 
 class EachLater(FirstFound):
-    """Worker ``w9`` may be asked in 9 seconds."""
+    """Worker ``wN`` will be offered again N seconds after START."""
 
     def next_task(self, view: View, worker: Worker) -> Placement | Later | None:
         return Later(START + float(worker.name[1:]))
 
 
 class Patient(TaskFirst):
-    """The fast worker; a slow one only 10 s after the job was submitted."""
+    """Chooses the fast worker, or a slow one when the job has waited 10 s."""
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float | Later:
         at = task.job.submitted_at + 10.0
@@ -54,7 +54,7 @@ class Patient(TaskFirst):
 
 
 class Counting(TaskFirst):
-    """All are equally good."""
+    """Gives all workers the same cost, and counts the calls."""
 
     priced = 0
 
@@ -71,11 +71,11 @@ def grid_of(policy: type[Policy], monkeypatch: pytest.MonkeyPatch, **chosen: Any
 # --- nothing now, ask again -------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_to_wait_is_asked_again_at_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_is_offered_again_at_the_requested_time(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(AtNight, monkeypatch)
     grid.workers("a", "b")
     grid.submit(2, 2.0)
-    assert not grid.running("a"), "not even one task of a grid that is all idle"
+    assert not grid.running("a"), "no task starts even if the whole grid is idle"
     assert grid.scheduler.wake_at == NIGHT
     grid.wait(99.0)
     assert not grid.running("a")
@@ -84,14 +84,14 @@ def test_a_worker_that_is_to_wait_is_asked_again_at_that_time(monkeypatch: pytes
     assert grid.scheduler.wake_at != NIGHT
 
 
-def test_the_earliest_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earliest_requested_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(EachLater, monkeypatch)
     grid.workers("w30", "w20", "w40")
     grid.submit(1, 1.0)
     assert grid.scheduler.wake_at == START + 20.0
 
 
-def test_leases_run_out_while_a_policy_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leases_expire_while_a_policy_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(AtNight, monkeypatch)
     grid.step(JobSubmitted("user", spec()))
     grid.workers("a")
@@ -100,7 +100,7 @@ def test_leases_run_out_while_a_policy_waits(monkeypatch: pytest.MonkeyPatch) ->
     assert grid.scheduler.wake_at == START + 5.0
 
 
-def test_a_restarted_master_asks_again_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_master_offers_the_worker_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(AtNight, monkeypatch)
     grid.workers("a")
     grid.submit(1, 1.0)
@@ -110,7 +110,9 @@ def test_a_restarted_master_asks_again_at_the_same_time(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("at", "asked_after_s"), [(1e300, 3600.0), (float("inf"), 3600.0)])
-def test_no_policy_waits_for_ever(at: float, asked_after_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_wait_is_bounded_to_an_hour(
+    at: float, asked_after_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(EachLater, "next_task", lambda policy, view, worker: Later(at))
     grid = grid_of(EachLater, monkeypatch)
     grid.workers("a")
@@ -119,7 +121,7 @@ def test_no_policy_waits_for_ever(at: float, asked_after_s: float, monkeypatch: 
 
 
 @pytest.mark.parametrize("at", [START, START - 1.0, float("-inf"), float("nan")])
-def test_a_time_that_is_over_is_no_reason_to_wait(at: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_time_in_the_past_does_not_delay_a_worker(at: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EachLater, "next_task", lambda policy, view, worker: Later(at))
     grid = grid_of(EachLater, monkeypatch)
     grid.workers("a", "b")
@@ -128,7 +130,7 @@ def test_a_time_that_is_over_is_no_reason_to_wait(at: float, monkeypatch: pytest
     assert grid.scheduler.wake_at != at
 
 
-def test_a_task_waits_for_its_worker_and_takes_another_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_waits_for_its_worker_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(Patient, monkeypatch)
     grid.join("fast", replace(facts(), speed=4.0))
     grid.join("slow", facts())
@@ -139,7 +141,7 @@ def test_a_task_waits_for_its_worker_and_takes_another_when_its_time_is_over(mon
     assert len(grid.running("slow")) == 1
 
 
-def test_the_simulator_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_offers_the_worker_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(REGISTRY, "tried", AtNight)
     hosts, arrivals = [Host("a", facts(), Steady(1.0))], [Arrival(5.0, spec(1, 30.0)), Arrival(50.0, spec(1, 30.0))]
     world = FastWorld(SchedulerSettings("tried", lease_s=1e9), hosts, arrivals)
@@ -150,7 +152,7 @@ def test_the_simulator_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- prefetching ------------------------------------------------------------------------------------------------
 
 
-def test_prefetching_follows_from_the_same_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetching_uses_the_same_method(monkeypatch: pytest.MonkeyPatch) -> None:
     for policy in (FirstFound, Counting):
         grid = grid_of(policy, monkeypatch, prefetch_s=2.0)
         grid.workers("a")
@@ -158,7 +160,7 @@ def test_prefetching_follows_from_the_same_method(monkeypatch: pytest.MonkeyPatc
         assert (len(grid.running("a")), len(grid.waiting("a"))) == (3, 2)
 
 
-def test_only_what_may_wait_is_accepted_of_what_a_policy_proposes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposed_prefetch_of_long_or_unknown_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for policy in (FirstFound, Counting):
         for size in (None, 30.0):
             grid = grid_of(policy, monkeypatch, prefetch_s=2.0)
@@ -167,7 +169,7 @@ def test_only_what_may_wait_is_accepted_of_what_a_policy_proposes(monkeypatch: p
             assert not grid.waiting("a")
 
 
-def test_a_policy_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_can_switch_prefetching_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FirstFound, "prefetches", False)
     grid = grid_of(FirstFound, monkeypatch, prefetch_s=2.0)
     grid.workers("a")
@@ -178,7 +180,7 @@ def test_a_policy_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- worker classes ---------------------------------------------------------------------------------------------
 
 
-def test_a_class_of_workers_is_priced_once_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_is_computed_once_per_worker_class_and_task(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(Counting, monkeypatch)
     for number in range(40):
         grid.join(f"w{number}", replace(facts(), speed=(1.0, 4.0)[number % 2]))
@@ -190,27 +192,27 @@ def test_a_class_of_workers_is_priced_once_a_task(monkeypatch: pytest.MonkeyPatc
 # --- the registry -----------------------------------------------------------------------------------------------
 
 
-def test_a_name_is_given_once() -> None:
+def test_policy_name_can_be_registered_once() -> None:
     with pytest.raises(ValueError, match="two policies are called fair"):
         register("fair")(FirstFound)
 
 
-def test_every_policy_is_of_one_of_the_two_kinds() -> None:
+def test_every_policy_is_one_of_the_two_kinds() -> None:
     assert all(issubclass(policy, WorkerFirst | TaskFirst) for policy in REGISTRY.values())
 
 
-def test_a_view_answers_few_questions() -> None:
-    """More would have to be learnt by whoever writes a policy: what only indexes ask is for them to look up."""
+def test_view_has_few_methods() -> None:
+    """Authors of policies must learn them all; lookups that only indexes need belong to the indexes."""
     asked = {name for name in (*vars(View), *vars(Grid().scheduler._view)) if not name.startswith("_")}
     assert len(asked) <= 16
 
 
-# --- what a computer has ----------------------------------------------------------------------------------------
+# --- properties of a computer ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_of_computers_alike_but_for_what_they_have_the_one_that_has_it_gets_the_task(policy: str) -> None:
-    """Folders, as fast, and as much memory; also while the grid is not idle, when any policy would do."""
+def test_worker_with_the_required_folder_gets_the_task(policy: str) -> None:
+    """Workers differ only in their folders; also while the grid is not idle."""
     grid = Grid(policy=policy, order=Order.NONE)
     for name in ("a", "b", "c"):
         grid.join(name, replace(facts(), folders=(f"/{name}",)))

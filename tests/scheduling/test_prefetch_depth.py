@@ -1,4 +1,4 @@
-"""Where there are several users, prefetching goes as far as a job's own tasks confirm what is expected of them."""
+"""With several users, prefetching goes as deep as a job's finished tasks confirm its expected times."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_two_tasks_wait_for_each_slot_until_some_have_ended(policy: str) -> None
     assert life.grid.job(job).confirmed > 2
 
 
-def test_one_user_alone_is_prefetched_for_as_before() -> None:
+def test_prefetching_is_not_limited_for_a_single_user() -> None:
     life = Life(bimodal, users=1)
     life.submit("ann", 1000, size=1e-6)
     assert len(life.queue("a")) == life.grid.settings.max_prefetch
@@ -125,7 +125,7 @@ def test_second_user_is_served_after_at_most_three_tasks() -> None:
 
 
 @pytest.mark.parametrize("users", [1, 2])
-def test_policy_that_sends_an_hour_ahead_does_so_for_one_user_only(users: int) -> None:
+def test_policy_prefetches_an_hour_of_work_only_for_a_single_user(users: int) -> None:
     life = Life(lambda job, _: 0.01 if job <= users else 0.8, "turnaround", users=users)
     life.submit("ann", 600, size=600 * 0.8)
     life.live(until=life.grid.now + 6.0)
@@ -162,10 +162,10 @@ DURATIONS = st.sampled_from([0.01, 0.2, 0.8, 3.0, 20.0])
     his=DURATIONS,
     came_after_s=st.floats(0.0, 20.0),
 )
-def test_second_user_is_served_soon_whatever_is_declared_and_happens(
+def test_second_user_is_served_soon_for_any_sizes_and_run_times(
     policy: str, size: float | None, durations: list[tuple[int, float]], his: float, came_after_s: float
 ) -> None:
-    """A slot is his within three of the longest tasks that run there, and the work that ``prefetch_s`` allows."""
+    """They get a slot within three of the longest tasks there, plus the work that ``prefetch_s`` allows."""
     pattern = [seconds for count, seconds in durations for _ in range(count)]
     late = 0
 

@@ -1,4 +1,4 @@
-"""What the runs of a program have shown, and what is expected of the next."""
+"""The history of a program's runs, and the prediction for its next run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FUNCTION: dict[str, Any] = {
 }
 
 
-# --- which program a job runs -----------------------------------------------------------------------------------
+# --- the program of a job ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ FUNCTION: dict[str, Any] = {
         ({**FUNCTION, "name": "sweep", "folder": "/f"}, ("ann", "sweep", "/f")),
     ],
 )
-def test_a_program_is_known_by_owner_name_and_folder(job: dict[str, Any], key: tuple[str, str, str]) -> None:
+def test_program_is_identified_by_owner_name_and_folder(job: dict[str, Any], key: tuple[str, str, str]) -> None:
     assert key_of("ann", JobSpec(**job)) == key
 
 
-# --- what is expected -------------------------------------------------------------------------------------------
+# --- predictions ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_expected_of_a_program_that_never_ran() -> None:
+def test_program_that_never_ran_has_no_prediction() -> None:
     assert program_history.predict(program_of()) is None
 
 
-def test_one_run_says_little() -> None:
+def test_prediction_from_one_run_has_a_wide_spread() -> None:
     once = program_history.predict(program_of(10.0))
     assert once is not None
     assert (once.work, once.mean, once.p10, once.p90, once.runs) == (10.0, 10.0, 2.5, 40.0, 1)
@@ -76,28 +76,28 @@ def test_one_run_says_little() -> None:
     assert 9.0 < often.p10 < often.work == 10.0 < often.p90 < 11.0
 
 
-def test_one_outlier_does_not_move_what_is_expected() -> None:
+def test_one_outlier_does_not_move_the_prediction() -> None:
     assert expected(*[10.0] * 12, 1000.0, *[10.0] * 3) == 10.0
 
 
-def test_what_drifts_is_expected_to_be_as_of_late() -> None:
+def test_prediction_follows_a_drift() -> None:
     assert expected(*[10.0 * 1.1**run for run in range(30)]) == pytest.approx(10.0 * 1.1**29, rel=0.15)
 
 
-def test_what_scatters_is_expected_to_be_in_the_middle() -> None:
+def test_prediction_of_scattered_runs_is_their_median() -> None:
     assert expected(*[8.0, 12.0, 9.0, 11.0] * 6) == pytest.approx(10.0, rel=0.15)
 
 
-def test_two_ways_to_run_show_in_the_spread() -> None:
+def test_bimodal_runs_widen_the_spread() -> None:
     prediction = program_history.predict(program_of(*[1.0, 100.0, 100.0, 1.0] * 6))
     assert prediction is not None
     assert prediction.p10 < 2.0
     assert prediction.p90 > 90.0
-    assert prediction.mean == pytest.approx(50.0, rel=0.3), "many tasks come to that much each"
+    assert prediction.mean == pytest.approx(50.0, rel=0.3), "the mean over many tasks"
 
 
 @given(st.lists(st.floats(1e-9, 1e12), min_size=1, max_size=80))
-def test_whatever_was_seen_the_spread_is_round_what_is_expected(works: list[float]) -> None:
+def test_spread_always_contains_the_prediction(works: list[float]) -> None:
     program = program_of(*works)
     prediction = program_history.predict(program)
     assert prediction is not None
@@ -107,7 +107,7 @@ def test_whatever_was_seen_the_spread_is_round_what_is_expected(works: list[floa
 
 
 def with_shares(wall_s: float, *shares: float) -> Program:
-    """Runs of so long each, by another worker, of the processor's share."""
+    """Runs of ``wall_s`` each, each with this share of a core on another worker."""
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in shares:
         program_history.learn(
@@ -126,7 +126,7 @@ def with_shares(wall_s: float, *shares: float) -> Program:
     return program
 
 
-def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> None:
+def test_share_of_a_core_is_ignored_for_programs_that_sleep() -> None:
     prediction = program_history.predict(with_shares(2.0, *[1.0, 0.1, 0.5, 0.2] * 4))
     assert prediction is not None
     assert prediction.work == 2.0
@@ -137,7 +137,7 @@ def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> No
     [(1.0, 2.0, 1, 1.0), (1.0, 0.01, 1, 0.25), (1.0, 0.9, 1, 0.5),
      (0.4, 0.8, 1, 1.0), (1.0, 2.0, 2, 0.5), (1 / 16, 0.01, 1, 1.0)],
 )  # fmt: skip
-def test_what_a_program_wants_of_its_slots(share: float, cpu_s: float, slots: int, wanted: float) -> None:
+def test_share_wanted_is_estimated_from_cpu_time(share: float, cpu_s: float, slots: int, wanted: float) -> None:
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     assert program_history.share_wanted(program, slots) == program_history.share_wanted(None, slots) == 1.0
     run = Observation(1.0, "b", 1.0, wall_s=2.0, cpu_s=cpu_s, system_s=0.0, peak_memory_bytes=0, share=share)
@@ -145,7 +145,7 @@ def test_what_a_program_wants_of_its_slots(share: float, cpu_s: float, slots: in
     assert program_history.share_wanted(program, slots) == wanted
 
 
-def test_of_a_program_that_computes_it_says_all() -> None:
+def test_share_of_a_core_scales_the_work_of_programs_that_compute() -> None:
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in [1.0, 0.1, 0.5, 0.2] * 4:
         program_history.learn(
@@ -157,17 +157,17 @@ def test_of_a_program_that_computes_it_says_all() -> None:
     assert prediction.work == 2.0
 
 
-def test_a_worker_with_time_to_spare_is_not_slower_where_tasks_wait() -> None:
-    """Of 2 s each, on workers that had a tenth left over, and on one that had all."""
+def test_sleeping_program_does_not_make_an_unshared_worker_look_slow() -> None:
+    """Runs of 2 s each, on workers with a tenth of a core spare, and on one with a whole core."""
     program = with_shares(2.0, *[0.1] * 8)
     assert not program_history.is_far_slower(program, seen(2.0, "a"))
     assert program_history.is_far_slower(program, seen(9.0, "a"))
 
 
-# --- when a program changes -------------------------------------------------------------------------------------
+# --- changes of a program ---------------------------------------------------------------------------------------
 
 
-def test_several_strange_runs_in_a_row_are_a_change() -> None:
+def test_several_unusual_runs_in_a_row_are_a_change() -> None:
     program = program_of(*[10.0] * 20, 50.0, 50.0, 50.0)
     assert (program.strange, len(program.window), program.changed_at) == (3, 23, None)
     program_history.learn(program, seen(50.0, at=7.0))
@@ -175,29 +175,31 @@ def test_several_strange_runs_in_a_row_are_a_change() -> None:
     assert program_history.predict(program).work == 50.0  # type: ignore[union-attr]
 
 
-def test_strange_runs_that_do_not_go_on_are_none() -> None:
+def test_isolated_unusual_runs_are_no_change() -> None:
     program = program_of(*[10.0] * 20, 50.0, 50.0, 50.0, 10.0)
     assert (program.strange, program.changed_at) == (0, None)
 
 
-def test_of_a_few_runs_none_is_strange() -> None:
+def test_no_run_is_unusual_among_a_few() -> None:
     assert program_of(1.0, 100.0, 1.0, 100.0).strange == 0
 
 
-# --- who is far slower than others ------------------------------------------------------------------------------
+# --- workers far slower than others -----------------------------------------------------------------------------
 
 
-def test_a_worker_that_takes_far_longer_than_others() -> None:
+def test_worker_far_slower_than_others_is_recognized() -> None:
     program = program_of(*[10.0] * 8)
     assert program_history.is_far_slower(program, seen(50.0, "b"))
     assert not program_history.is_far_slower(program, seen(30.0, "b"))
     assert not program_history.is_far_slower(program, seen(50.0, "a")), "it cannot be slower than itself"
     program_history.learn(program, seen(50.0, "b"))
     assert program_history.is_far_slower(program, seen(50.0, "b")), "again"
-    assert not program_history.is_far_slower(program, seen(50.0, "c")), "on b, too: perhaps the program has changed"
+    assert not program_history.is_far_slower(program, seen(50.0, "c")), (
+        "slow on b too, so the program may have changed"
+    )
 
 
-def test_of_many_runs_that_end_in_a_moment_the_first_is_learnt_from_once_enough_are_known() -> None:
+def test_full_window_learns_from_one_run_per_tenth_of_a_second() -> None:
     program = Program("ann", "pi", "/", first_run_at=0.0, used_at=0.0)
     for second in range(program_history.WINDOW):
         assert program_history.is_news(program, 1.0), "the window is not full yet"
@@ -211,14 +213,14 @@ def test_of_many_runs_that_end_in_a_moment_the_first_is_learnt_from_once_enough_
     assert program.works == sorted(run.work for run in program.window)
 
 
-def test_where_a_program_may_have_changed_each_step_is_learnt_from() -> None:
+def test_run_in_each_step_is_learned_if_the_program_may_have_changed() -> None:
     program = program_of(*[10.0] * program_history.WINDOW)
     program_history.learn(program, seen(50.0, at=2.0))
     assert not program_history.is_news(program, 2.0)
     assert program_history.is_news(program, 2.01)
 
 
-def test_what_is_foreseen_goes_by_what_was_learnt_last() -> None:
+def test_cached_prediction_is_updated_by_new_runs() -> None:
     program = program_of(10.0, 10.0)
     assert program_history.predict(program).work == 10.0  # type: ignore[union-attr]
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A worker that fails where others do not, or is far slower than it says, goes into quarantine and comes back."""
+"""A worker that fails where others succeed, or is far slower than it claims, enters quarantine for a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.scheduling.driver import Grid, facts
 
 
 def grid_of(*names: str, slots: int = 1, **chosen: float) -> Grid:
-    """Workers that have each succeeded with a task of the program, in 10 s."""
+    """Workers that have each completed a task of the program in 10 s."""
     grid = Grid(policy="first-come", max_attempts=5, **{"lease_s": 1e6, **chosen})
     grid.workers(*names, slots=slots)
     for _ in range(6):
@@ -25,7 +25,7 @@ def grid_of(*names: str, slots: int = 1, **chosen: float) -> Grid:
 
 
 def goes_wrong(grid: Grid, bad: str, good: str) -> float:
-    """A task fails on the one, and then succeeds on the other. Return when the one was in quarantine, else now."""
+    """Let a task fail on one worker and succeed on the other. Return when the first entered quarantine, else now."""
     job, seen_at = grid.submit(2), list[float]()
 
     def end(attempt: AttemptId, outcome: Outcome, **more: float) -> None:
@@ -49,7 +49,7 @@ def health_of(grid: Grid, name: str) -> tuple[float, bool, bool]:
 
 
 def fail_often(grid: Grid, bad: str, good: str) -> float:
-    """Return when the bad one was seen in quarantine."""
+    """Return when the bad worker entered quarantine."""
     seen_at = grid.now
     for _ in range(20):
         if grid.store.workers[bad].quarantined_until is not None:
@@ -58,37 +58,37 @@ def fail_often(grid: Grid, bad: str, good: str) -> float:
     raise AssertionError(f"{bad} was never put into quarantine: {grid.store.workers[bad]}")
 
 
-def test_one_failure_is_not_enough() -> None:
+def test_one_failure_does_not_lead_to_quarantine() -> None:
     grid = grid_of("a", "b")
     goes_wrong(grid, "a", "b")
     assert health_of(grid, "a") == (-1.0, False, False), "a half for the failure, a half for the other's success"
     assert health_of(grid, "b")[0] > 0
 
 
-def test_failing_where_others_succeed_leads_to_quarantine() -> None:
+def test_failures_where_others_succeed_lead_to_quarantine() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     worker = grid.store.workers["a"]
     assert worker.quarantined_until == grid.now + 60.0
     assert "failed there, and then succeeded on b" in worker.quarantine_reason
     job = grid.submit(4)
-    assert (grid.running("a"), len(grid.running("b"))) == ([], 1), "nothing new"
+    assert (grid.running("a"), len(grid.running("b"))) == ([], 1), "it gets no new task"
     explanation = explain_job(grid.scheduler, job)
     assert explanation is not None
     assert "1 of them is in quarantine: on a task" in explanation.sentence
 
 
-def test_the_owner_is_told_with_every_frame() -> None:
+def test_every_frame_tells_the_owner_about_the_quarantine() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
-    told = grid.report("a").assigns["a"].quarantine
-    assert told is not None
-    assert (told.until, "succeeded on b" in told.reason) == (grid.now + 60.0, True)
+    shown = grid.report("a").assigns["a"].quarantine
+    assert shown is not None
+    assert (shown.until, "succeeded on b" in shown.reason) == (grid.now + 60.0, True)
     grid.wait(60.0)
     assert grid.report("a").assigns["a"].quarantine is None
 
 
-def test_it_comes_back_by_itself_with_one_attempt_at_a_time() -> None:
+def test_worker_returns_from_quarantine_with_one_attempt_at_a_time() -> None:
     grid = grid_of("a", "b", slots=3)
     fail_often(grid, "a", "b")
     grid.submit(20)
@@ -98,13 +98,13 @@ def test_it_comes_back_by_itself_with_one_attempt_at_a_time() -> None:
     assert grid.running("a") == []
     grid.wait(1.0)
     assert health_of(grid, "a") == (0.0, False, True)
-    assert len(grid.running("a")) == 1, "on trial"
+    assert len(grid.running("a")) == 1, "one attempt at a time"
     grid.end(grid.running("a")[0], wall_s=10.0)
     assert health_of(grid, "a")[2] is False
     assert len(grid.running("a")) == 3
 
 
-def test_each_time_it_lasts_twice_as_long_up_to_a_limit_and_many_successes_shorten_it() -> None:
+def test_quarantine_doubles_up_to_a_limit_and_successes_shorten_it() -> None:
     grid = grid_of("a", "b", max_quarantine_s=200.0)
     lasted = []
     for _ in range(4):
@@ -122,7 +122,7 @@ def test_each_time_it_lasts_twice_as_long_up_to_a_limit_and_many_successes_short
     assert grid.store.workers["a"].quarantines < 4
 
 
-def test_half_open_the_first_failure_is_enough() -> None:
+def test_first_failure_after_quarantine_starts_the_next_one() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     grid.wait(60.0)
@@ -130,20 +130,20 @@ def test_half_open_the_first_failure_is_enough() -> None:
     assert grid.store.workers["a"].quarantined_until == began_at + 120.0
 
 
-def test_what_only_this_worker_can_run_it_is_given() -> None:
+def test_quarantined_worker_gets_tasks_that_no_other_can_run() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     grid.join("c", facts(os="windows"))
     linux = grid.submit(3, requires={"os": "linux"})
-    assert (grid.running("a"), grid.job(linux).running) == ([], 1), "b can, too, though it is busy"
+    assert (grid.running("a"), grid.job(linux).running) == ([], 1), "b could run it too, although it is busy"
     grid.report("b", slots=0)
-    assert [a.job for a in grid.running("a")] == [linux], "b lends no slots now: a is the last"
+    assert [a.job for a in grid.running("a")] == [linux], "b offers no slots now, so only a is left"
     grid.report("b", slots=1)
     grid.end(grid.running("a")[0], wall_s=10.0)
     assert grid.running("a") == []
 
 
-def test_a_task_that_fails_everywhere_blames_nobody() -> None:
+def test_task_that_fails_everywhere_leads_to_no_quarantine() -> None:
     grid = grid_of("a", "b")
     for _ in range(12):
         job = grid.submit(1, max_attempts=4)
@@ -155,8 +155,8 @@ def test_a_task_that_fails_everywhere_blames_nobody() -> None:
     assert not any(worker.quarantines for worker in grid.store.workers.values())
 
 
-def test_a_broken_computer_does_not_use_up_a_tasks_attempts() -> None:
-    """It is idle again at once: without care it would be given the same task again and again."""
+def test_broken_computer_does_not_use_up_the_attempts_of_a_task() -> None:
+    """It is idle again at once, and could get the same task again and again."""
     grid = grid_of("a", "b")
     grid.submit(1, 1e6)
     job = grid.submit(8)
@@ -172,7 +172,7 @@ def test_a_broken_computer_does_not_use_up_a_tasks_attempts() -> None:
     assert grid.store.workers["a"].quarantines == 1
 
 
-def test_one_far_slower_than_it_says_goes_into_quarantine() -> None:
+def test_worker_far_slower_than_its_benchmark_enters_quarantine() -> None:
     grid = grid_of("a", "b")
     for _ in range(3):
         grid.submit(2)
@@ -183,7 +183,7 @@ def test_one_far_slower_than_it_says_goes_into_quarantine() -> None:
     assert "80 s, far longer than it would have taken others" in worker.quarantine_reason
 
 
-def test_a_program_that_has_changed_blames_nobody() -> None:
+def test_program_that_changed_leads_to_no_quarantine() -> None:
     grid = grid_of("a", "b")
     for _ in range(8):
         grid.submit(2)
@@ -199,7 +199,7 @@ def test_quarantine_can_be_switched_off() -> None:
     assert health_of(grid, "a")[1] is False
 
 
-def test_what_waits_there_is_taken_back() -> None:
+def test_prefetched_tasks_are_retracted_from_a_quarantined_worker() -> None:
     grid = grid_of("a", "b", prefetch_s=1000.0)
     grid.submit(6)
     waiting = [a for a in grid.scheduler.state.attempts.values() if a.worker == "a" and a.is_queued]
@@ -212,7 +212,7 @@ def test_what_waits_there_is_taken_back() -> None:
     assert not any(a.is_queued for a in grid.scheduler.state.attempts.values() if a.worker == "a")
 
 
-def test_what_was_begun_before_does_not_shorten_it() -> None:
+def test_attempts_started_before_the_quarantine_do_not_shorten_it() -> None:
     grid = grid_of("a", "b", slots=3)
     grid.submit(40)
     state = grid.scheduler.state
@@ -224,7 +224,7 @@ def test_what_was_begun_before_does_not_shorten_it() -> None:
     assert (health_of(grid, "a"), grid.store.workers["a"].quarantines) == ((0.0, True, False), 1)
 
 
-def test_a_restart_keeps_it() -> None:
+def test_quarantine_survives_a_restart() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     grid.restart()
@@ -234,7 +234,7 @@ def test_a_restart_keeps_it() -> None:
     assert (grid.running("a"), len(grid.running("b"))) == ([], 1)
 
 
-def test_losing_an_attempt_or_giving_it_back_is_no_fault() -> None:
+def test_lost_and_preempted_attempts_do_not_lower_health() -> None:
     grid = grid_of("a", "b")
     job = grid.submit(1)
     attempt = AttemptId(job, 1, 1)
@@ -244,7 +244,7 @@ def test_losing_an_attempt_or_giving_it_back_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "fair", "space-partition", "turnaround", "random", "cyclic"])
-def test_every_policy_leaves_it_out(policy: str) -> None:
+def test_no_policy_uses_a_quarantined_worker(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("a", "b", "c")
     worker = grid.scheduler.state.workers["b"]

@@ -1,4 +1,4 @@
-"""Whose turn it is, and what holds each."""
+"""The queue of jobs: its order, and the job that holds each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def turns(grid: Grid) -> list[tuple[int, int | None]]:
     return [(queued.id, queued.held_by) for queued in queue(grid.scheduler.state)]
 
 
-def test_round_robin_goes_on_from_the_job_whose_turn_was_last() -> None:
+def test_round_robin_continues_after_the_job_served_last() -> None:
     grid = Grid(policy="round-robin")
     for _ in range(4):
         grid.submit(5, 10.0)
@@ -24,7 +24,7 @@ def test_round_robin_goes_on_from_the_job_whose_turn_was_last() -> None:
     assert [job for job, _ in turns(grid)] == [3, 4, 1, 2]
 
 
-def test_first_come_first() -> None:
+def test_first_come_queues_by_arrival() -> None:
     grid = Grid(policy="first-come")
     grid.join("a")
     for _ in range(3):
@@ -32,7 +32,7 @@ def test_first_come_first() -> None:
     assert [job for job, _ in turns(grid)] == [1, 2, 3]
 
 
-def test_fair_shares_by_tag() -> None:
+def test_fair_queues_by_tag() -> None:
     grid = Grid(policy="fair")
     grid.submit(5, 500.0)
     grid.submit(5, 50.0)
@@ -40,7 +40,7 @@ def test_fair_shares_by_tag() -> None:
     assert [job for job, _ in turns(grid)] == [3, 2, 1]
 
 
-def test_a_held_job_names_the_one_that_came_first_as_explain_does() -> None:
+def test_held_job_names_the_same_holder_as_explain() -> None:
     grid = Grid(policy="first-come")
     grid.submit(2, 9.0)
     grid.submit(2, 5.0)
@@ -53,7 +53,7 @@ def test_a_held_job_names_the_one_that_came_first_as_explain_does() -> None:
     assert [reason.job for reason in explanation.reasons if reason.code != "held"] == [None]
 
 
-def test_what_is_over_is_not_in_the_queue() -> None:
+def test_ended_job_is_not_in_the_queue() -> None:
     grid = Grid()
     grid.join("a")
     grid.submit(1)
@@ -61,7 +61,7 @@ def test_what_is_over_is_not_in_the_queue() -> None:
     assert turns(grid) == []
 
 
-def test_those_that_wait_outside_the_grid_come_last_and_name_whom_they_wait_for() -> None:
+def test_jobs_with_dependencies_come_last_and_name_them() -> None:
     grid = Grid()
     first, second = grid.submit(1), grid.submit(1)
     grid.submit(1, after=[first, second])
@@ -82,11 +82,11 @@ def demanded(grid: Grid) -> list[tuple[int, int, int]]:
     return [(one.tasks, one.waiting, one.workers) for one in demand_view(grid.scheduler.state).demands]
 
 
-def test_demand_is_what_could_start_and_never_what_is_held_or_paused() -> None:
+def test_demand_excludes_held_and_paused_tasks() -> None:
     grid = Grid(policy="first-come")
     first = grid.submit(3, 9.0)
-    second = grid.submit(5, 5.0)  # holds nothing, and is held by nobody: the first is larger
-    grid.submit(4, 9.0)  # its last task is held by both
+    second = grid.submit(5, 5.0)  # neither holds nor is held: the first job is larger
+    grid.submit(4, 9.0)  # both earlier jobs hold its last task
     gpu = grid.submit(2, 1e9, requires={"labels": ["gpu"], "slots": 2})
     assert demanded(grid) == [(11, 0, 0), (1, 0, 0)]
     view = demand_view(grid.scheduler.state)
@@ -97,7 +97,7 @@ def test_demand_is_what_could_start_and_never_what_is_held_or_paused() -> None:
     assert demanded(grid) == [(4, 0, 0)]
 
 
-def test_demand_counts_what_waits_at_busy_workers() -> None:
+def test_demand_counts_tasks_that_wait_at_busy_workers() -> None:
     grid = Grid(policy="first-come", prefetch_s=60.0)
     grid.join("a")
     grid.submit(4, 40.0)

@@ -1,4 +1,4 @@
-"""A job's ready set says when the job is to be placed anew for what has become of a task."""
+"""A job's ready set reports when a change of a task changes the job's place in the queue."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loopline_shared.model import Order, TaskState
 from tests.scheduling.driver import spec
 
 
-def what_is_asked(ready_set: ReadySet) -> tuple[bool, ...]:
-    """All that places of its job depend on."""
+def nonempty_parts(ready_set: ReadySet) -> tuple[bool, ...]:
+    """The parts that the places of its job depend on."""
     return tuple(
         map(
             bool,
@@ -23,17 +23,19 @@ def what_is_asked(ready_set: ReadySet) -> tuple[bool, ...]:
 
 
 @pytest.mark.parametrize("max_replicas", [1, 2, None])
-def test_no_set_is_emptied_or_begun_unsaid(max_replicas: int | None) -> None:
+def test_every_set_that_becomes_empty_or_nonempty_is_reported(max_replicas: int | None) -> None:
     random, ready_set, attempts = Random(max_replicas), ReadySet(), Attempts()
     job = Job(1, "user", spec(4), 4, 4.0, Order.HOLD, 3, max_replicas, arrival=1, submitted_at=0.0)
     tasks = [Task(1, number, started=True) for number in range(1, 5)]
     quiet = 0
     for _ in range(2_000):
-        task, before = random.choice(tasks), what_is_asked(ready_set)
+        task, before = random.choice(tasks), nonempty_parts(ready_set)
         task.state = random.choice([TaskState.QUEUED, TaskState.SUCCEEDED, *[TaskState.RUNNING] * 4])
         attempts.alive[task.id] = random.choice([1, 1, 2])
         attempts.frozen[task.id] = random.choice([0, 0, 1])
         is_elsewhere = ready_set.place(task, job, attempts)
-        assert is_elsewhere or what_is_asked(ready_set) == before, f"nobody was told of task {task.number}"
+        assert is_elsewhere or nonempty_parts(ready_set) == before, (
+            f"the change of task {task.number} was not reported"
+        )
         quiet += not is_elsewhere
-    assert quiet > 200, "jobs are not placed anew for each task"
+    assert quiet > 200, "not every task changes its job's place"

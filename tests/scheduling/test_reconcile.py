@@ -1,4 +1,4 @@
-"""A worker's Report against what is believed: the table of worker_sessions.py, cell by cell, and all round it."""
+"""A worker's Report against the master's belief: the table of worker_sessions.py, cell by cell, and related cases."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def said(assign: Assign) -> list[str]:
         ("succeeded", False, True, "succeeded", []),
     ],
 )
-def test_table(state: str, held: bool, seen: bool, after: str, commands: list[str]) -> None:
+def test_reconciliation_follows_the_table(
+    state: str, held: bool, seen: bool, after: str, commands: list[str]
+) -> None:
     grid = believed(state)
     last = grid.agents["a"].seen
     effects = grid.report("a", holding=[FIRST] if held else [], seen=last if seen else max(0, last - 1))
@@ -68,7 +70,7 @@ def test_table(state: str, held: bool, seen: bool, after: str, commands: list[st
     assert said(effects.assigns["a"]) == commands
 
 
-def test_a_command_sent_again_waits_to_be_seen_again() -> None:
+def test_repeated_command_waits_until_it_is_seen() -> None:
     grid = believed("dispatched")
     again = grid.report("a", holding=[]).assigns["a"]
     assert said(again) == ["run 1.1.1"]
@@ -76,7 +78,7 @@ def test_a_command_sent_again_waits_to_be_seen_again() -> None:
     assert said(grid.report("a", holding=[], seen=again.seq).assigns["a"]) == ["run 1.1.1"]
 
 
-def test_what_was_lost_for_good_does_not_come_back() -> None:
+def test_attempt_lost_for_good_is_cancelled_when_it_returns() -> None:
     grid = believed("lost")
     grid.report("a", holding=[])
     assert grid.attempt(1).ended_at == grid.now
@@ -86,14 +88,14 @@ def test_what_was_lost_for_good_does_not_come_back() -> None:
 
 
 @pytest.mark.parametrize("stranger", [STRANGER, AttemptId(1, 1, 7), AttemptId(1, 2, 1)])
-def test_an_unknown_attempt_is_cancelled(stranger: AttemptId) -> None:
+def test_unknown_attempt_is_cancelled(stranger: AttemptId) -> None:
     grid = believed("running")
     effects = grid.report("a", holding=[FIRST, stranger])
     assert said(effects.assigns["a"]) == [f"cancel {stranger}"]
     assert list(effects.attempts) == []
 
 
-def test_of_very_many_unknown_attempts_the_rest_is_cancelled_after_the_next_report() -> None:
+def test_many_unknown_attempts_are_cancelled_over_several_reports() -> None:
     grid = believed("running")
     strangers = [AttemptId(99, task, 1) for task in range(MAX_STRANGERS_PER_ASSIGN + 2)]
     first = grid.report("a", holding=[FIRST, *strangers]).assigns["a"].cancel
@@ -101,7 +103,7 @@ def test_of_very_many_unknown_attempts_the_rest_is_cancelled_after_the_next_repo
     assert grid.report("a", holding=[FIRST, *strangers[-2:]]).assigns["a"].cancel == tuple(strangers[-2:])
 
 
-def test_another_workers_attempt_is_a_stranger() -> None:
+def test_attempt_of_another_worker_counts_as_unknown() -> None:
     grid = believed("running")
     grid.join("b", reports=False)
     effects = grid.report("b", holding=[FIRST])
@@ -113,7 +115,7 @@ def test_another_workers_attempt_is_a_stranger() -> None:
 # --- leases ----------------------------------------------------------------------------------------------------
 
 
-def test_a_report_renews_the_lease_and_silence_ends_it() -> None:
+def test_report_renews_the_lease() -> None:
     grid = believed("running")
     assert grid.scheduler.wake_at == grid.now + 30.0
     grid.now += 20
@@ -126,8 +128,8 @@ def test_a_report_renews_the_lease_and_silence_ends_it() -> None:
     assert grid.store.workers["a"].session is None
 
 
-def test_a_closed_link_alone_loses_nothing() -> None:
-    """Its worker is at work until the lease runs out, and may come back with all that it has."""
+def test_closed_link_does_not_lose_attempts() -> None:
+    """The worker counts as working until its lease ends, and may return with all its attempts."""
     grid = believed("running")
     grid.leave("a")
     assert grid.attempt(1).state == "running"
@@ -138,11 +140,11 @@ def test_a_closed_link_alone_loses_nothing() -> None:
     grid.leave("a")
     grid.wait(30.0)
     assert grid.attempt(1).state == "lost"
-    assert grid.scheduler.wake_at is not None, "the job has nobody who could run it, and stalls"
+    assert grid.scheduler.wake_at is not None, "no worker can run the job, so it stalls"
 
 
 @pytest.mark.parametrize("state", ["dispatched", "running", "cancelling"])
-def test_silence_loses_every_kind(state: str) -> None:
+def test_attempt_is_lost_in_every_state_when_its_lease_ends(state: str) -> None:
     grid = believed(state)
     grid.wait(30.0)
     assert grid.attempt(1).state == "lost"
@@ -151,7 +153,7 @@ def test_silence_loses_every_kind(state: str) -> None:
     assert bool(grid.scheduler.state.attempts) == may_come_back
 
 
-def test_what_is_lost_while_it_is_cancelled_is_cancelled_when_it_comes_back() -> None:
+def test_attempt_lost_while_cancelling_is_cancelled_when_it_returns() -> None:
     grid = believed("cancelling")
     grid.agents["a"].running = dict.fromkeys([FIRST])  # type: ignore[arg-type]
     grid.agents["a"].killed = []
@@ -160,7 +162,7 @@ def test_what_is_lost_while_it_is_cancelled_is_cancelled_when_it_comes_back() ->
     assert said(grid.join("a").assigns["a"]) == ["cancel 1.1.1"]
 
 
-# --- lost attempts come back -----------------------------------------------------------------------------------
+# --- lost attempts return --------------------------------------------------------------------------------------
 
 
 def replaced(max_replicas: int) -> Grid:
@@ -175,7 +177,7 @@ def replaced(max_replicas: int) -> Grid:
     return grid
 
 
-def test_a_lost_attempt_is_adopted_where_its_task_has_room() -> None:
+def test_lost_attempt_is_adopted_if_its_task_may_have_another() -> None:
     grid = replaced(max_replicas=2)
     effects = grid.join("a")
     assert (grid.attempt(1).state, said(effects.assigns["a"])) == ("running", [])
@@ -185,7 +187,7 @@ def test_a_lost_attempt_is_adopted_where_its_task_has_room() -> None:
     assert said(effects.assigns["b"]) == ["cancel 1.1.2"]
 
 
-def test_without_room_it_is_cancelled() -> None:
+def test_lost_attempt_is_cancelled_if_its_task_may_have_no_other() -> None:
     grid = replaced(max_replicas=1)
     effects = grid.join("a")
     assert (grid.attempt(1).state, said(effects.assigns["a"])) == ("cancelling", ["cancel 1.1.1"])
@@ -196,7 +198,7 @@ def test_without_room_it_is_cancelled() -> None:
     assert grid.job(1).state == "succeeded"
 
 
-def test_without_room_its_result_still_wins_if_it_comes_first() -> None:
+def test_result_of_a_cancelled_lost_attempt_wins_if_it_is_first() -> None:
     grid = replaced(max_replicas=1)
     grid.join("a")
     effects = grid.report("a", result(FIRST))
@@ -205,7 +207,7 @@ def test_without_room_its_result_still_wins_if_it_comes_first() -> None:
 
 
 @pytest.mark.parametrize("max_replicas", [1, 2])
-def test_the_result_of_a_lost_attempt_wins(max_replicas: int) -> None:
+def test_result_of_a_lost_attempt_wins_if_it_is_first(max_replicas: int) -> None:
     grid = replaced(max_replicas)
     grid.join("a", reports=False)
     effects = grid.report("a", result(FIRST))
@@ -214,7 +216,7 @@ def test_the_result_of_a_lost_attempt_wins(max_replicas: int) -> None:
     assert effects.completed == [1]
 
 
-def test_the_failure_of_a_lost_attempt_counts_but_does_not_end_its_successor() -> None:
+def test_failure_of_a_lost_attempt_counts_but_its_successor_continues() -> None:
     grid = replaced(max_replicas=1)
     grid.join("a", reports=False)
     grid.report("a", result(FIRST, Outcome.FAILED))
@@ -226,7 +228,7 @@ def test_the_failure_of_a_lost_attempt_counts_but_does_not_end_its_successor() -
 
 
 @pytest.mark.parametrize(("outcome", "end"), [(Outcome.SUCCEEDED, "succeeded"), (Outcome.FAILED, "failed")])
-def test_a_result_that_crosses_the_cancel_is_recorded_but_not_accepted(outcome: Outcome, end: str) -> None:
+def test_result_that_crosses_its_cancel_is_recorded_but_not_accepted(outcome: Outcome, end: str) -> None:
     grid = believed("running")
     grid.step(JobCancelled(1), deliver=False)
     grid.report("a", result(FIRST, outcome, wall_s=3.0))
@@ -236,7 +238,7 @@ def test_a_result_that_crosses_the_cancel_is_recorded_but_not_accepted(outcome: 
     assert not grid.last.late
 
 
-def test_of_two_results_for_one_task_the_first_is_accepted() -> None:
+def test_first_of_two_results_is_accepted() -> None:
     grid = Grid()
     grid.workers("a", "b")
     grid.submit(1, max_replicas=2)
@@ -252,7 +254,7 @@ def test_of_two_results_for_one_task_the_first_is_accepted() -> None:
     assert [grid.attempt(1, 1, n).state for n in (1, 2)] == ["succeeded", "succeeded"]
 
 
-def test_a_result_is_recorded_in_full() -> None:
+def test_result_is_recorded_in_full() -> None:
     grid = believed("running")
     grid.now += 5
     told = result(FIRST, wall_s=4.0, cpu_s=3.5, peak_memory_bytes=10, reason="all is well")
@@ -262,7 +264,7 @@ def test_a_result_is_recorded_in_full() -> None:
     assert (row.reason, row.ended_at, row.stdout) == ("all is well", grid.now, told.stdout)
 
 
-def test_a_result_before_it_was_ever_reported_running_has_its_start_worked_out() -> None:
+def test_start_is_computed_for_an_attempt_never_reported_running() -> None:
     grid = believed("dispatched")
     grid.now += 10
     grid.report("a", result(FIRST, wall_s=4.0))
@@ -270,15 +272,15 @@ def test_a_result_before_it_was_ever_reported_running_has_its_start_worked_out()
 
 
 @pytest.mark.parametrize("attempt", [STRANGER, AttemptId(1, 1, 9), AttemptId(1, 5, 1)])
-def test_results_of_attempts_not_in_memory_go_to_late(attempt: AttemptId) -> None:
+def test_results_of_attempts_not_in_memory_are_late(attempt: AttemptId) -> None:
     grid = believed("running")
     effects = grid.report("a", result(attempt))
     assert effects.late == [("a", result(attempt))]
     assert not effects.attempts
-    assert effects.assigns["a"].seen == grid.agents["a"].sent, "it is acknowledged all the same"
+    assert effects.assigns["a"].seen == grid.agents["a"].sent, "it is still acknowledged"
 
 
-def test_another_workers_attempt_cannot_be_ended() -> None:
+def test_worker_cannot_end_an_attempt_of_another() -> None:
     grid = believed("running")
     grid.join("b")
     effects = grid.report("b", result(FIRST))
@@ -286,14 +288,14 @@ def test_another_workers_attempt_cannot_be_ended() -> None:
     assert grid.attempt(1).state == "running"
 
 
-def test_the_same_result_twice_in_a_report_counts_once() -> None:
+def test_duplicate_result_in_a_report_counts_once() -> None:
     grid = believed("running")
     effects = grid.report("a", result(FIRST, Outcome.FAILED), result(FIRST, Outcome.FAILED))
     assert grid.task(1).failures == 1
     assert len(effects.late) == 1
 
 
-def test_a_result_beside_its_own_holding_ends_it() -> None:
+def test_result_ends_an_attempt_also_reported_as_held() -> None:
     grid = believed("running")
     effects = grid.report("a", result(FIRST), holding=[FIRST])
     assert grid.attempt(1).state == "succeeded"
@@ -304,7 +306,7 @@ def test_a_result_beside_its_own_holding_ends_it() -> None:
 
 
 def delivering(state: str) -> Grid:
-    """A grid whose worker ``a`` has FIRST in this state, which has ended there; its result is yet to come."""
+    """A grid whose worker ``a`` has FIRST in this state; it has ended there, and its result is not delivered yet."""
     grid = believed(state)
     grid.agents["a"].running, grid.agents["a"].killed = {}, []
     grid.agents["a"].delivering.add(FIRST)
@@ -321,7 +323,7 @@ def delivering(state: str) -> Grid:
         ("succeeded", "succeeded", ["cancel 1.1.1"]),
     ],
 )
-def test_table_of_what_is_delivered(state: str, after: str, commands: list[str]) -> None:
+def test_delivery_follows_the_table(state: str, after: str, commands: list[str]) -> None:
     grid = delivering(state)
     assert said(grid.report("a").assigns["a"]) == commands
     assert grid.attempt(1).state == after
@@ -329,13 +331,13 @@ def test_table_of_what_is_delivered(state: str, after: str, commands: list[str])
     assert grid.attempt(1).state == "succeeded"
 
 
-def test_delivering_takes_no_slot_and_is_no_news() -> None:
+def test_delivery_takes_no_slot_and_is_no_news() -> None:
     grid = Grid(lease_s=30.0)
     grid.join("a", facts(2))
     grid.submit(15)
     for task in range(1, 14):
         grid.delivers(AttemptId(1, task, 1))
-    assert [attempt.task for attempt in grid.running("a")] == [14, 15], "their slots went to others"
+    assert [attempt.task for attempt in grid.running("a")] == [14, 15], "other attempts have their slots"
     state = grid.scheduler.state
     assert state.index.attempts.used == {"a": 2}
     check_slots(state.workers["a"], state.attempts.values())
@@ -350,7 +352,7 @@ def test_delivering_takes_no_slot_and_is_no_news() -> None:
     assert "delivering 13 results to the master" in explained.sentence
 
 
-def test_delivery_that_is_gone_is_lost() -> None:
+def test_delivery_missing_from_a_report_is_lost() -> None:
     grid = delivering("running")
     grid.report("a")
     grid.agents["a"].delivering.clear()
@@ -358,23 +360,23 @@ def test_delivery_that_is_gone_is_lost() -> None:
     assert grid.attempt(1).state == "lost"
 
 
-def test_delivery_of_a_stranger_is_cancelled() -> None:
+def test_delivery_of_an_unknown_attempt_is_cancelled() -> None:
     grid = believed("running")
     grid.agents["a"].delivering.add(STRANGER)
     assert said(grid.report("a").assigns["a"]) == [f"cancel {STRANGER}"]
 
 
-def test_delivery_that_comes_back_too_late_is_called_back() -> None:
+def test_delivery_that_returns_too_late_is_cancelled() -> None:
     grid = replaced(max_replicas=1)
     grid.agents["a"].running.clear()
     grid.agents["a"].delivering.add(FIRST)
     grid.join("a")
     assert grid.attempt(1).state == "retracting"
     grid.report("a", result(FIRST))
-    assert grid.job(1).state is JobState.SUCCEEDED, "the first result wins all the same"
+    assert grid.job(1).state is JobState.SUCCEEDED, "the first result still wins"
 
 
-def test_phases_of_an_attempt_are_kept_as_its_worker_measured_them() -> None:
+def test_phases_of_an_attempt_are_stored_as_measured() -> None:
     grid = believed("running")
     phases = Phases(inputs_s=2.0, began_s=2.5, ended_s=9.0, frozen_s=1.5, delivered_s=20.0)
     grid.wait(25.0)
@@ -383,7 +385,7 @@ def test_phases_of_an_attempt_are_kept_as_its_worker_measured_them() -> None:
     assert (attempt.fetch_s, attempt.frozen_s, attempt.deliver_s, attempt.phases) == (2.0, 1.5, 11.0, phases)
 
 
-def test_the_result_of_a_lost_attempt_of_a_task_that_is_over_is_late() -> None:
+def test_result_of_a_lost_attempt_is_late_when_its_task_is_over() -> None:
     grid = replaced(max_replicas=1)
     grid.end(SECOND)
     effects = grid.join("a", reports=False)
@@ -395,10 +397,10 @@ def test_the_result_of_a_lost_attempt_of_a_task_that_is_over_is_late() -> None:
 # --- sessions --------------------------------------------------------------------------------------------------
 
 
-def test_every_report_is_answered_by_exactly_one_assign() -> None:
+def test_each_report_is_answered_by_exactly_one_assign() -> None:
     grid = Grid()
     grid.workers("a", "b")
-    assert list(grid.report("a").assigns) == ["a"], "also where there is nothing to say, and to nobody else"
+    assert list(grid.report("a").assigns) == ["a"], "even without commands, and only to this worker"
     grid.submit(3, max_replicas=1)
     effects = grid.end(grid.running("a")[0])
     assert list(effects.assigns) == ["a"]
@@ -421,8 +423,8 @@ def test_frames_are_numbered_by_session() -> None:
     assert (effects.assigns["a"].seq, effects.assigns["a"].seen) == (1, 1)
 
 
-def test_a_run_that_was_sent_in_an_earlier_session_is_sent_again() -> None:
-    """Nobody knows whether it arrived, until the first Report says."""
+def test_run_sent_in_an_earlier_session_is_sent_again() -> None:
+    """Whether it arrived is unknown until the first Report of the new session."""
     grid = believed("dispatched")
     grid.reboot("a")
     grid.join("a", reports=False)
@@ -431,7 +433,7 @@ def test_a_run_that_was_sent_in_an_earlier_session_is_sent_again() -> None:
     assert (said(effects.assigns["a"]), grid.attempt(1).sent) == (["run 1.1.1"], 1)
 
 
-def test_nothing_is_sent_before_the_first_report() -> None:
+def test_no_command_is_sent_before_the_first_report() -> None:
     grid = believed("running")
     grid.join("a", reports=False)
     effects = grid.step(JobCancelled(1))
@@ -442,7 +444,7 @@ def test_nothing_is_sent_before_the_first_report() -> None:
     assert said(effects.assigns["a"]) == ["cancel 1.1.1"]
 
 
-def test_a_second_link_supersedes_the_first() -> None:
+def test_second_link_supersedes_the_first() -> None:
     grid = believed("running")
     old = grid.agents["a"].session
     effects = grid.join("a", reports=False)
@@ -456,7 +458,7 @@ def test_a_second_link_supersedes_the_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "nobody"])
-def test_words_out_of_no_session_are_ignored(name: str) -> None:
+def test_events_of_a_closed_session_are_ignored(name: str) -> None:
     grid = believed("running")
     grid.leave("a")
     report = Report(1, 0, (Held(STRANGER),), (result(FIRST),), Load(1))
@@ -467,7 +469,7 @@ def test_words_out_of_no_session_are_ignored(name: str) -> None:
 # --- slots -----------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_is_given_as_much_as_it_offers_now() -> None:
+def test_worker_gets_as_many_attempts_as_it_offers_slots() -> None:
     grid = Grid()
     grid.submit(9, max_replicas=1)
     grid.join("a", facts(4), reports=False)
@@ -476,13 +478,13 @@ def test_a_worker_is_given_as_much_as_it_offers_now() -> None:
     grid.report("a", slots=2)
     assert len(grid.running("a")) == 2
     grid.report("a", slots=1)
-    assert len(grid.running("a")) == 2, "what runs goes on"
+    assert len(grid.running("a")) == 2, "running attempts continue"
     grid.end(grid.running("a")[0])
     grid.report("a", slots=99)
-    assert len(grid.running("a")) == 4, "at most what its computer has"
+    assert len(grid.running("a")) == 4, "at most the slots of its computer"
 
 
-def test_a_slot_is_free_only_once_the_cancelled_attempt_is_gone() -> None:
+def test_slot_is_free_only_when_its_cancelled_attempt_has_ended() -> None:
     grid = believed("running")
     grid.step(JobCancelled(1), deliver=False)
     other = grid.submit(1)
@@ -491,7 +493,7 @@ def test_a_slot_is_free_only_once_the_cancelled_attempt_is_gone() -> None:
     assert grid.attempts_of(TaskId(other, 1)) == grid.running("a")
 
 
-def test_nothing_is_given_to_a_worker_that_has_not_reported_yet() -> None:
+def test_worker_gets_no_attempt_before_its_first_report() -> None:
     grid = Grid()
     grid.submit(1)
     grid.join("a", reports=False)
@@ -500,7 +502,7 @@ def test_nothing_is_given_to_a_worker_that_has_not_reported_yet() -> None:
     assert grid.report("a").attempts == {}
 
 
-def test_a_task_that_always_fails_ends_although_others_copy_it() -> None:
+def test_task_that_always_fails_ends_despite_replicas() -> None:
     grid = Grid(policy="round-robin", max_attempts=2, max_replicas=2)
     grid.workers("a", "b")
     job = grid.submit(1, size=1.0)
@@ -512,7 +514,7 @@ def test_a_task_that_always_fails_ends_although_others_copy_it() -> None:
     assert grid.ended([job]) == {job: JobState.FAILED}
 
 
-def test_an_attempt_began_when_its_run_time_says_not_when_the_report_came() -> None:
+def test_start_of_an_attempt_follows_from_its_run_time() -> None:
     grid = Grid(policy="first-come")
     grid.workers("a")
     job = grid.submit(1)

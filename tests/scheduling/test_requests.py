@@ -1,4 +1,4 @@
-"""What users and operators may ask for, what they are answered, and what becomes of it."""
+"""Requests of users and operators: replies and effects."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def test_jobs_are_numbered_and_take_the_masters_defaults() -> None:
     assert (plain.owner, plain.submitted_at, plain.state) == ("user", grid.now, "queued")
 
 
-def test_a_masters_unlimited_replicas_may_be_limited_by_a_job() -> None:
+def test_job_may_limit_replicas_that_the_master_leaves_unlimited() -> None:
     grid = Grid(max_replicas=None)
     grid.submit()
     grid.submit(max_replicas=1)
     assert (grid.job(1).max_replicas, grid.job(2).max_replicas) == (None, 1)
 
 
-def test_the_size_of_a_job_may_be_the_sum_of_its_tasks() -> None:
+def test_size_of_a_job_may_be_the_sum_of_its_tasks() -> None:
     grid = Grid()
     grid.submit_spec(JobSpec(command=["x"], tasks=[TaskSpec(size=1.0), TaskSpec(size=2.5)]))
     grid.submit_spec(JobSpec(command=["x"], tasks=[TaskSpec(size=1.0), TaskSpec()]))
     assert (grid.job(1).size, grid.job(2).size) == (3.5, None)
 
 
-def test_limits_are_told_with_the_next_step() -> None:
+def test_refused_submission_names_the_limit_and_the_next_step() -> None:
     grid = Grid(max_jobs=1, max_tasks=3)
     too_many = grid.declined(JobSubmitted("user", spec(4)))
     assert (too_many.status, too_many.code) == (422, "too_many_tasks")
@@ -58,10 +58,10 @@ def test_limits_are_told_with_the_next_step() -> None:
     full = grid.declined(JobSubmitted("user", spec()))
     assert (full.status, full.code, bool(full.hint)) == (503, "queue_full", True)
     grid.step(JobCancelled(1))
-    assert grid.submit() == 2, "a declined job used up no number"
+    assert grid.submit() == 2, "a declined job does not use up a number"
 
 
-def test_an_ended_job_counts_until_its_last_attempt_is_gone() -> None:
+def test_ended_job_counts_until_its_last_attempt_has_ended() -> None:
     grid = Grid(max_jobs=1)
     grid.join("a")
     grid.submit()
@@ -74,7 +74,7 @@ def test_an_ended_job_counts_until_its_last_attempt_is_gone() -> None:
 @pytest.mark.parametrize(
     "needs", [WINDOWS, {"labels": ["fast", "gpu"]}, {"memory_bytes": 9 * 10**9}, {"slots": 3}], ids=str
 )
-def test_a_job_that_no_known_worker_could_run_is_accepted_with_a_warning(needs: dict[str, object]) -> None:
+def test_job_that_no_worker_can_run_is_accepted_with_a_warning(needs: dict[str, object]) -> None:
     grid = Grid()
     grid.join("a", facts(2, labels=["fast"]))
     reply = grid.ask(JobSubmitted("user", spec(requires=needs)))
@@ -84,7 +84,7 @@ def test_a_job_that_no_known_worker_could_run_is_accepted_with_a_warning(needs: 
     grid.leave("b")
     reply = grid.ask(JobSubmitted("user", spec(requires=needs)))
     assert isinstance(reply, Submitted)
-    assert reply.warnings == (), "it is known, if away"
+    assert reply.warnings == (), "an absent worker still counts"
 
 
 def test_several_requests_in_one_step_are_answered_in_order() -> None:
@@ -100,12 +100,12 @@ def test_several_requests_in_one_step_are_answered_in_order() -> None:
 
 
 def exemptions(grid: Grid) -> list[tuple[int, str, float, float | None]]:
-    """Each time in which a job held nobody: the job, why, and from when until when since the start."""
+    """All exemptions: job, reason, and start and end in seconds since START."""
     times = grid.store.exemptions.values()
     return [(e.job, e.reason, e.since - START, e.until and e.until - START) for e in times]
 
 
-def test_a_paused_job_starts_nothing_while_what_runs_goes_on() -> None:
+def test_paused_job_starts_no_task_but_keeps_running_attempts() -> None:
     grid = Grid()
     job = grid.submit(3)
     grid.workers("a")
@@ -116,12 +116,12 @@ def test_a_paused_job_starts_nothing_while_what_runs_goes_on() -> None:
     grid.end(attempt)
     assert grid.running("a") == []
     grid.join("b")
-    assert grid.running("b") == [], "nor a replica"
+    assert grid.running("b") == [], "no replica either"
     grid.step(JobResumed(job))
     assert grid.running("a")
 
 
-def test_what_passes_a_paused_job_is_recorded() -> None:
+def test_pause_is_recorded_as_an_exemption() -> None:
     grid = Grid()
     first = grid.submit(1, 1.0, max_replicas=1)
     later = grid.submit(1, 1.0, max_replicas=1)
@@ -138,7 +138,7 @@ def test_what_passes_a_paused_job_is_recorded() -> None:
     assert grid.store.passings == []
 
 
-def test_a_stalled_job_holds_nobody_and_holds_later_arrivals_again_once_it_can_run() -> None:
+def test_stalled_job_holds_later_arrivals_again_once_it_can_run() -> None:
     grid = Grid(stall_after_s=60.0)
     first = grid.submit(1, 1.0, requires=WINDOWS, max_replicas=1)
     later = grid.submit(1, 1.0, max_replicas=1)
@@ -167,7 +167,7 @@ def test_a_stalled_job_holds_nobody_and_holds_later_arrivals_again_once_it_can_r
     assert exemptions(grid) == [(first, "stalled", 60.0, grid.now - START)]
 
 
-def test_a_stall_ends_only_for_a_worker_that_could_run_the_job() -> None:
+def test_stall_ends_only_for_a_worker_that_can_run_the_job() -> None:
     grid = Grid(stall_after_s=60.0)
     job = grid.submit(1, requires=WINDOWS)
     grid.wait(60.0)
@@ -177,8 +177,8 @@ def test_a_stall_ends_only_for_a_worker_that_could_run_the_job() -> None:
     assert not grid.job(job).stalled
 
 
-def test_a_job_under_way_does_not_stall_while_its_last_worker_drains() -> None:
-    """It is held up by nothing: what runs of it will complete, so nobody may pass it."""
+def test_running_job_does_not_stall_while_its_last_worker_drains() -> None:
+    """Its running attempts will complete, so no job may pass it."""
     grid = Grid(stall_after_s=60.0)
     grid.join("w", facts(os="windows"))
     grid.join("a")
@@ -195,7 +195,7 @@ def test_a_job_under_way_does_not_stall_while_its_last_worker_drains() -> None:
     assert exemptions(grid) == []
 
 
-def test_a_job_that_can_run_again_in_time_never_stalled() -> None:
+def test_job_that_can_run_again_in_time_does_not_stall() -> None:
     grid = Grid(stall_after_s=60.0)
     job = grid.submit(1, requires=WINDOWS)
     grid.now += 50
@@ -208,7 +208,7 @@ def test_a_job_that_can_run_again_in_time_never_stalled() -> None:
 
 
 @pytest.mark.parametrize("verb", [JobPaused, JobResumed, JobCancelled])
-def test_an_ended_or_unknown_job_cannot_be_steered(verb: type[JobPaused | JobResumed | JobCancelled]) -> None:
+def test_ended_and_unknown_jobs_cannot_be_changed(verb: type[JobPaused | JobResumed | JobCancelled]) -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit()
@@ -221,7 +221,7 @@ def test_an_ended_or_unknown_job_cannot_be_steered(verb: type[JobPaused | JobRes
 # --- cancel ----------------------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_job_leaves_the_grid_at_once() -> None:
+def test_cancelled_job_leaves_the_grid_at_once() -> None:
     grid = Grid()
     first = grid.submit(3, 1.0, max_replicas=1)
     later = grid.submit(1, 1.0)
@@ -234,10 +234,10 @@ def test_a_cancelled_job_leaves_the_grid_at_once() -> None:
     assert TaskId(first, 3) not in grid.store.tasks, "it was never started"
     grid.report("a")
     assert grid.attempt(first, 1, 1).state == "cancelled"
-    assert grid.attempts_of(TaskId(later, 1)), "nobody holds it any more"
+    assert grid.attempts_of(TaskId(later, 1)), "no job holds it any more"
 
 
-def test_a_cancelled_paused_or_stalled_job_is_neither() -> None:
+def test_cancelled_job_is_no_longer_paused_or_stalled() -> None:
     grid = Grid(stall_after_s=60.0)
     job = grid.submit(1, requires=WINDOWS)
     grid.step(JobPaused(job))
@@ -261,7 +261,7 @@ def failed(grid: Grid) -> int:
     return job
 
 
-def test_a_retried_job_does_again_what_did_not_succeed() -> None:
+def test_retried_job_runs_its_unsuccessful_tasks_again() -> None:
     grid = Grid()
     grid.join("a")
     job = failed(grid)
@@ -269,16 +269,16 @@ def test_a_retried_job_does_again_what_did_not_succeed() -> None:
     assert grid.ask(grid.retry_event(job)) == Done()
     assert grid.job(job).state == "running"
     assert (grid.job(job).failed, grid.job(job).succeeded) == (0, 1)
-    assert grid.running("a") == [AttemptId(job, 2, 2)], "the numbering goes on"
+    assert grid.running("a") == [AttemptId(job, 2, 2)], "attempt numbers continue"
     grid.end(AttemptId(job, 2, 2))
     grid.end(AttemptId(job, 3, 2), Outcome.FAILED)
-    assert (grid.job(job).state, grid.task(job, 3).failures) == ("failed", 1), "failures are counted anew"
+    assert (grid.job(job).state, grid.task(job, 3).failures) == ("failed", 1), "a retry resets the failures"
     grid.step(grid.retry_event(job))
     grid.end(AttemptId(job, 3, 3))
     assert (grid.job(job).state, grid.task(job, 1)) == ("succeeded", before)
 
 
-def test_a_retried_job_comes_last() -> None:
+def test_retried_job_arrives_last() -> None:
     grid = Grid()
     grid.join("a")
     job = failed(grid)
@@ -294,7 +294,7 @@ def test_a_retried_job_comes_last() -> None:
     assert grid.job(job).held_at is not None
 
 
-def test_a_retried_job_waits_until_its_attempts_are_stopped() -> None:
+def test_retry_waits_until_the_job_has_no_live_attempts() -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(2)
@@ -307,7 +307,7 @@ def test_a_retried_job_waits_until_its_attempts_are_stopped() -> None:
     assert grid.running("a") == [AttemptId(job, 1, 2)]
 
 
-def test_a_live_job_cannot_be_retried() -> None:
+def test_live_job_cannot_be_retried() -> None:
     grid = Grid(max_jobs=1)
     job = grid.submit()
     grid.step(JobCancelled(job))
@@ -318,7 +318,7 @@ def test_a_live_job_cannot_be_retried() -> None:
     assert grid.declined(grid.retry_event(job)).code == "queue_full"
 
 
-def test_a_retry_leaves_its_event_as_it_was_logged() -> None:
+def test_retry_does_not_change_its_logged_event() -> None:
     grid = Grid()
     grid.join("a")
     job = failed(grid)
@@ -327,7 +327,7 @@ def test_a_retry_leaves_its_event_as_it_was_logged() -> None:
     assert (event.job.state, [task.state for task in event.tasks]) == ("failed", ["failed", "failed"])
 
 
-def test_a_lost_attempt_of_before_the_retry_is_a_stranger() -> None:
+def test_lost_attempt_from_before_a_retry_counts_as_unknown() -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit()
@@ -343,20 +343,20 @@ def test_a_lost_attempt_of_before_the_retry_is_a_stranger() -> None:
 # --- drain -----------------------------------------------------------------------------------------------------
 
 
-def test_a_draining_worker_finishes_what_it_has_and_is_given_nothing_more() -> None:
+def test_draining_worker_finishes_its_attempts_and_gets_no_more() -> None:
     grid = Grid()
     job = grid.submit(3, max_replicas=1)
     grid.join("a", facts(1))
     assert grid.ask(WorkerDrained("a")) == Done()
     grid.end(AttemptId(job, 1, 1))
     grid.join("a")
-    assert (grid.running("a"), grid.store.workers["a"].draining) == ([], True), "also after a new connection"
+    assert (grid.running("a"), grid.store.workers["a"].draining) == ([], True), "even after it reconnected"
     assert grid.task(job, 1).state == "succeeded"
     assert grid.ask(WorkerUndrained("a")) == Done()
     assert grid.running("a") == [AttemptId(job, 2, 1)]
 
 
-def test_the_reason_of_a_drain_is_the_latest_and_goes_with_it() -> None:
+def test_latest_reason_of_a_drain_is_kept_until_it_ends() -> None:
     grid = Grid()
     grid.join("a")
     reasons = []
@@ -366,23 +366,23 @@ def test_the_reason_of_a_drain_is_the_latest_and_goes_with_it() -> None:
     assert reasons == ["new disk", "new memory", ""]
 
 
-def test_who_drains_an_unknown_worker_is_told() -> None:
+def test_drain_of_an_unknown_worker_is_declined() -> None:
     assert Grid().declined(WorkerDrained("nobody")).status == 404
 
 
-def test_a_grid_knows_a_limited_number_of_workers() -> None:
+def test_number_of_known_workers_is_limited() -> None:
     grid = Grid(max_workers=1)
     grid.join("a")
     declined = grid.declined(WorkerJoined("b", 2, "boot", facts()))
     assert (declined.status, declined.code) == (503, "too_many_workers")
     grid.join("a")
-    assert list(grid.store.workers) == ["a"], "one that is known may come again"
+    assert list(grid.store.workers) == ["a"], "a known worker may reconnect"
 
 
-# --- what uses up attempts -------------------------------------------------------------------------------------
+# --- failures and attempts -------------------------------------------------------------------------------------
 
 
-def test_a_tasks_own_failures_use_up_max_attempts() -> None:
+def test_failures_of_a_task_use_up_max_attempts() -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(1, max_attempts=2)
@@ -396,7 +396,7 @@ def test_a_tasks_own_failures_use_up_max_attempts() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.GIVEN_BACK, Outcome.CANCELLED])
-def test_an_owners_claim_uses_up_nothing(outcome: Outcome) -> None:
+def test_preemption_does_not_use_up_an_attempt(outcome: Outcome) -> None:
     grid = Grid()
     grid.join("a")
     job = grid.submit(1, max_attempts=1)
@@ -406,7 +406,7 @@ def test_an_owners_claim_uses_up_nothing(outcome: Outcome) -> None:
     assert (grid.task(job).failures, grid.task(job).attempts, grid.job(job).state) == (0, 6, "running")
 
 
-def test_the_loss_of_a_worker_uses_up_nothing() -> None:
+def test_loss_of_a_worker_does_not_use_up_an_attempt() -> None:
     grid = Grid()
     job = grid.submit(1, max_attempts=1)
     for number in range(1, 4):
@@ -417,7 +417,7 @@ def test_the_loss_of_a_worker_uses_up_nothing() -> None:
     assert (grid.task(job).failures, grid.job(job).state) == (0, "running")
 
 
-def test_a_failure_beside_a_live_replica_waits_for_the_replica() -> None:
+def test_failed_task_waits_for_its_live_replica() -> None:
     grid = Grid()
     job = grid.submit(1, max_attempts=2, max_replicas=2)
     grid.workers("a", "b")
@@ -427,7 +427,7 @@ def test_a_failure_beside_a_live_replica_waits_for_the_replica() -> None:
     assert (grid.task(job).state, grid.job(job).state) == ("succeeded", "succeeded")
 
 
-def test_one_failed_task_fails_its_job_once_all_are_done() -> None:
+def test_job_with_a_failed_task_fails_when_all_tasks_have_ended() -> None:
     grid = Grid(policy="first-come")
     grid.join("a")
     job = grid.submit(2, max_attempts=1)
@@ -438,7 +438,7 @@ def test_one_failed_task_fails_its_job_once_all_are_done() -> None:
     assert (grid.job(job).succeeded, grid.job(job).failed) == (1, 1)
 
 
-def test_tasks_of_a_cancelled_job_have_time_to_end_and_losing_replicas_have_none() -> None:
+def test_cancelled_tasks_get_a_grace_period_and_losing_replicas_none() -> None:
     grid = Grid(policy="wqr")
     grid.workers("a", "b")
     first = grid.submit(1, 100.0, max_replicas=2)

@@ -1,4 +1,4 @@
-"""Round robin is the paper's Figure 1, assignment by assignment, for workers that become idle one at a time."""
+"""Round robin equals the paper's Figure 1, assignment by assignment, if workers become idle one at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Both:
         self.grid = Grid(policy="round-robin", max_replicas=limit, max_attempts=1000, lease_s=1e9, quarantine_s=0.0)
         self.oracle = Figure1(limit)
         self.idle: list[str] = []
-        self.dying: list[AttemptId] = []  # losers, in the order in which they will be confirmed killed
+        self.dying: list[AttemptId] = []  # losing attempts, in the order of their confirmations
         for name in workers:
             self.grid.join(name, facts(1), reports=False)
             self.grid.report(name)
@@ -79,7 +79,7 @@ class Both:
 
 @settings(PATIENT, max_examples=tried(20, 1000))
 @given(limit=st.sampled_from([None, None, 2, 1]), workers=st.integers(1, 5), workload=workloads)
-def test_every_assignment_is_figure_1s(
+def test_every_assignment_equals_figure_1(
     limit: int | None, workers: int, workload: list[tuple[str, float, int | None]]
 ) -> None:
     both = Both(limit, WORKERS[:workers])

@@ -1,4 +1,4 @@
-"""A session is one open job: outside the order, and one turn, one share of virtual time, one job of its user."""
+"""A session is one open job: outside the order, with one turn, one share of virtual time, one job of its user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.scheduling.driver import Grid, spec
 
 
 def busy(policy: str = "round-robin", **chosen: object) -> Grid:
-    """A grid whose only slot is taken, so submitted jobs wait."""
+    """A grid whose only slot is busy, so submitted jobs wait."""
     grid = Grid(policy=policy, max_replicas=1, **chosen)
     grid.workers("a")
     grid.submit(1, name="first")
@@ -22,7 +22,7 @@ def busy(policy: str = "round-robin", **chosen: object) -> Grid:
 
 
 def served(grid: Grid, count: int) -> list[int]:
-    """End what runs on the slot, as often; return the jobs that had it since then."""
+    """End the attempt on the slot ``count`` times; return the jobs that got the slot."""
     jobs = []
     for _ in range(count):
         grid.end(*grid.running("a"))
@@ -52,7 +52,7 @@ def test_open_calls_take_one_turn_in_round_robin() -> None:
 
 
 def test_session_keeps_its_turn_while_it_has_open_calls() -> None:
-    """As a pool that is kept full: with each call that ends another one comes."""
+    """Like a pool that is kept full: each call that ends is replaced by a new one."""
     grid = busy()
     grid.submit(1, name="call", session="s")
     job, turns = grid.submit(4), []
@@ -83,7 +83,7 @@ def test_sessions_of_two_users_are_two() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
-def test_all_calls_are_made_under_each_policy(policy: str) -> None:
+def test_all_calls_run_under_each_policy(policy: str) -> None:
     grid = Grid(policy=policy, prefetch_s=2.0)
     grid.workers("a", "b", slots=2)
     jobs = [grid.submit(1 + number % 3, session="st"[number % 2]) for number in range(9)]
@@ -115,14 +115,14 @@ def test_virtual_time_counts_a_session_as_one_job() -> None:
 
 
 def test_session_is_new_to_fair_with_its_first_call_only() -> None:
-    """Each call would be served at once otherwise, as a job is that has never run."""
+    """Otherwise each call would be served at once, like a job that has never run."""
     grid = Grid(policy="fair", max_replicas=1)
     grid.workers("a", "b")
     grid.submit(1, 1.0, session="s")
     job = grid.submit(3, 3.0)
     grid.submit(1, 100.0, session="s")
     grid.end(AttemptId(job, 1, 1))
-    assert grid.attempts_of(TaskId(job, 2)), "the call of 100 s is tagged far behind"
+    assert grid.attempts_of(TaskId(job, 2)), "the call of 100 s has a late tag"
 
 
 def test_session_counts_as_one_job_of_its_user() -> None:
@@ -134,7 +134,7 @@ def test_session_counts_as_one_job_of_its_user() -> None:
     assert declined.message == "user has 3 of the 3 unfinished jobs that one user may have; this would be 1 more"
     declined = grid.ask(JobSubmitted("user", spec(1, session="s")))
     assert isinstance(declined, Declined)
-    assert declined.code == "user_tasks", "its tasks count all the same"
+    assert declined.code == "user_tasks", "its tasks still count"
     for call in calls:
         grid.step(JobCancelled(call))
     assert isinstance(grid.ask(JobSubmitted("user", spec(1))), Submitted)
@@ -158,7 +158,7 @@ def test_session_counts_as_one_job_in_forecasts() -> None:
     assert alone < end_s() < 2.5 * alone, "two jobs share the slots"
 
 
-def test_it_is_explained() -> None:
+def test_explain_describes_an_open_session() -> None:
     grid = busy()
     explained = explain_job(grid.scheduler, grid.submit(1, session="s"))
     assert explained is not None

@@ -1,4 +1,4 @@
-"""Shares: slots go to the user who has used least, whatever the policy and however many jobs each has."""
+"""Shares: slots go to the user who has used least, for any policy and any number of jobs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HOUR_S = 3600.0
 
 
 def an_hour(policy: str, arrivals: Sequence[Arrival], order: Order, **shares: float) -> dict[str, float]:
-    """Return the part of all slot-seconds that each user has had after an hour on ten computers of two speeds."""
+    """Return each user's share of all slot-seconds after an hour on ten computers of two speeds."""
     attempts: dict[AttemptId, Attempt] = {}
     jobs: dict[int, Job] = {}
 
@@ -67,7 +67,7 @@ def an_hour(policy: str, arrivals: Sequence[Arrival], order: Order, **shares: fl
 
 
 def many_against_one(sizes: tuple[float, float]) -> list[Arrival]:
-    """Ann submits sixty jobs in the first ten minutes, Bob one of as many tasks as he could ever need."""
+    """Ann submits sixty jobs in the first ten minutes, Bob one job with more tasks than can run."""
     draw = stream(7, "shares")
     hers = [
         Arrival(float(draw.uniform(0.0, 600.0)), work(20, sizes[0] * float(draw.uniform(0.5, 1.5))), owner="ann")
@@ -85,22 +85,22 @@ POLICIES = sorted(REGISTRY) if LONG else ["fair", "round-robin"]
 
 @pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.NONE, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_sixty_jobs_have_no_more_than_one(policy: str, order: Order) -> None:
+def test_sixty_jobs_of_one_user_get_no_more_than_one_of_another(policy: str, order: Order) -> None:
     had = an_hour(policy, many_against_one((60.0, 20.0)), order, ann=1.0, bob=1.0)
     assert had["ann"] == pytest.approx(0.5, abs=0.025)
 
 
-def test_of_two_users_one_has_three_times_the_share() -> None:
+def test_user_with_three_times_the_share_gets_three_times_the_slots() -> None:
     had = an_hour("round-robin", many_against_one((60.0, 60.0)), Order.HOLD, ann=1.0, bob=3.0)
     assert had["ann"] == pytest.approx(0.25, abs=0.0125)
 
 
-def test_whoever_has_nothing_to_start_leaves_all_to_the_other() -> None:
+def test_user_without_work_leaves_all_slots_to_the_other() -> None:
     arrivals = [Arrival(0.0, work(20_000, 30.0), owner="ann"), Arrival(1800.0, work(10, 30.0), owner="bob")]
     assert an_hour("round-robin", arrivals, Order.HOLD, ann=1.0, bob=1.0)["ann"] > 0.98
 
 
-def test_the_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
+def test_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
     grid = Grid(shares=True, order=Order.NONE, lease_s=1e9)
     grid.workers("a", "b", gangs=True)
     grid.step(ShareChanged("bob", 1.0))
@@ -119,7 +119,7 @@ def test_the_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
 # --- the guarantee within one user's jobs -------------------------------------------------------------------------
 
 
-def test_within_users_nobody_is_held_by_anothers_job() -> None:
+def test_order_within_users_holds_no_job_behind_another_users() -> None:
     grid = Grid(order_within=OrderWithin.USER)
     grid.workers("a")
     submitted(grid, "ann", 2, size=1.0)  # job 1
@@ -135,16 +135,16 @@ def test_within_users_nobody_is_held_by_anothers_job() -> None:
     assert not grid.store.passings
 
 
-def test_what_was_promised_over_all_jobs_goes_on_for_those_that_were_submitted_then() -> None:
+def test_job_submitted_under_the_order_over_all_jobs_keeps_it() -> None:
     grid = Grid()
     grid.workers("a")
     submitted(grid, "ann", 2, size=1.0)
-    submitted(grid, "bob", 1, size=1.0)  # is promised to ann's job 1 by its stamp
+    submitted(grid, "bob", 1, size=1.0)  # stamped to complete after ann's job 1
     grid.settings = SchedulerSettings(order_within=OrderWithin.USER, single_task_order="hold")
     grid.restart()
     submitted(grid, "bob", 1, size=1.0)
     held = {job.id for job in grid.scheduler.state.jobs.values() if grid.scheduler.state.index.is_held(job)}
-    assert held == {2, 3}, "job 3 is held by his own, job 2"
+    assert held == {2, 3}, "job 3 is held by bob's own job 2"
 
 
 # --- accounts -----------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def submitted(grid: Grid, user: str, tasks: int, spec_bytes: int = 0, size: floa
     return reply.job
 
 
-def test_use_fades_by_half_in_a_half_life() -> None:
+def test_use_halves_in_each_half_life() -> None:
     user = User("ann", usage=80.0, usage_at=1000.0)
     assert user.usage_now(1100.0, half_life_s=100.0) == pytest.approx(40.0)
     user.charge(2, 1000.0, 100.0)
@@ -166,7 +166,7 @@ def test_use_fades_by_half_in_a_half_life() -> None:
     assert user.usage_now(1e9, 100.0) == pytest.approx(2 * 100.0 / 0.6931, rel=1e-3)  # of two slots for ever
 
 
-def test_nobody_keeps_account_of_a_user_who_is_alone() -> None:
+def test_single_user_has_no_account() -> None:
     grid = Grid(shares=True)
     grid.workers("a", slots=2)
     submitted(grid, "ann", 9)
@@ -176,8 +176,8 @@ def test_nobody_keeps_account_of_a_user_who_is_alone() -> None:
     assert {user.name: user.at_work for user in grid.store.users.values()} == {"ann": 2, "bob": 0}
 
 
-def test_no_more_than_a_minute_of_work_waits_for_a_slot_where_there_are_several_users() -> None:
-    grid = Grid(policy="turnaround", shares=True, prefetch_s=1.0)  # an hour may wait where there is one user
+def test_at_most_a_minute_of_work_is_prefetched_with_several_users() -> None:
+    grid = Grid(policy="turnaround", shares=True, prefetch_s=1.0)  # an hour of work may wait if there is one user
     grid.workers("a")
     grid.step(JobSubmitted("ann", work(4, 100.0)))
     assert _waiting(grid) == {1: 3}
@@ -191,7 +191,7 @@ def _waiting(grid: Grid) -> Counter[int]:
     return Counter(one.job for one in grid.scheduler.state.attempts.values() if one.state is AttemptState.PREFETCHED)
 
 
-def test_what_was_used_outlives_the_master() -> None:
+def test_accounts_survive_a_restart() -> None:
     grid = Grid(shares=True)
     grid.workers("a")
     submitted(grid, "ann", 99)
@@ -210,7 +210,7 @@ def test_what_was_used_outlives_the_master() -> None:
 
 
 @pytest.mark.campaign
-def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
+def test_order_within_users_shortens_waits_of_a_user_with_few_jobs() -> None:
     everybodys, own = (run(UsersCase(1, "round-robin", Order.HOLD, within)) for within in OrderWithin)
     assert (everybodys.passings, everybodys.own_passings, own.own_passings) == (0, 0, 0)
     assert own.passings > 0
@@ -219,11 +219,11 @@ def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
 
 short_jobs = st.lists(
     st.tuples(
-        st.integers(0, 30),  # when it comes
+        st.integers(0, 30),  # arrival time
         st.sampled_from(["ann", "bob", "cid"]),
         st.integers(1, 5),  # tasks
-        st.sampled_from([1.0, 3.0, 10.0]),  # seconds of each, as its user says ...
-        st.sampled_from([1.0, 1.0, 0.1, 7.0]),  # ... times what is true
+        st.sampled_from([1.0, 3.0, 10.0]),  # declared seconds of each task ...
+        st.sampled_from([1.0, 1.0, 0.1, 7.0]),  # ... times this factor is the truth
         st.sampled_from(["sized", "sized", "sized", "unsized", "session"]),
     ),
     min_size=2,
@@ -232,7 +232,7 @@ short_jobs = st.lists(
 
 
 def unsized(tasks: int, seconds: float, kind: str) -> JobSpec:
-    """A job without a size, though the world knows what its tasks take."""
+    """A job without a size, although the simulated world knows how long its tasks run."""
     each = [TaskSpec(size=seconds) for _ in range(tasks)]
     return JobSpec(command=["work"], tasks=each, size="unknown", session="s" if kind == "session" else None)
 
@@ -248,7 +248,7 @@ def unsized(tasks: int, seconds: float, kind: str) -> JobSpec:
     st.sampled_from([None, None, 1, 2]),
     st.sampled_from(["deliver", "hold"]),
 )
-def test_nobody_is_passed_in_many_random_runs(
+def test_no_job_is_passed_in_random_runs(
     within: OrderWithin,
     chosen: list[tuple[int, str, int, float, float, str]],
     order: Order,
@@ -270,17 +270,17 @@ def test_nobody_is_passed_in_many_random_runs(
     groups: dict[str, list[JobSpan]] = {}
     for number in sorted(jobs):
         job = jobs[number]
-        assert job.finished_at is not None, "nobody waits for ever"
+        assert job.finished_at is not None, "every job completes"
         group = job.owner if within is OrderWithin.USER else ""
         if job.session is None:
             groups.setdefault(group, []).append(JobSpan(job.submitted_at, job.size, job.finished_at, job.shown))
     assert [count(group).passed for group in groups.values()] == [0] * len(groups)
 
 
-# --- the hold is no weapon ----------------------------------------------------------------------------------------
+# --- limits on the hold ----------------------------------------------------------------------------------------
 
 
-def test_a_user_has_so_many_jobs_and_tasks_and_is_told() -> None:
+def test_submission_beyond_user_jobs_or_user_tasks_is_refused() -> None:
     grid = Grid(user_jobs=2, user_tasks=10, shares=True)
     for _ in range(2):
         submitted(grid, "ann", 3)
@@ -290,7 +290,7 @@ def test_a_user_has_so_many_jobs_and_tasks_and_is_told() -> None:
     submitted(grid, "bob", 7)
 
 
-def test_a_user_has_so_many_bytes_of_specs_and_is_told() -> None:
+def test_submission_beyond_user_spec_bytes_is_refused() -> None:
     grid = Grid(user_spec_bytes=100, shares=True)
     first = submitted(grid, "ann", 1, spec_bytes=60)
     assert refusal(grid, "ann", 1, spec_bytes=41)[:2] == (429, "user_spec_bytes")
@@ -308,11 +308,11 @@ def refusal(grid: Grid, user: str, tasks: int, spec_bytes: int = 0) -> tuple[int
 
 @pytest.mark.parametrize("prefetch_s", [0.0, 60.0])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_user_has_so_many_slots_at_once(policy: str, prefetch_s: float) -> None:
+def test_user_has_at_most_user_slots_at_once(policy: str, prefetch_s: float) -> None:
     grid = Grid(policy=policy, shares=True, user_slots=3, prefetch_s=prefetch_s, max_replicas=1)
     grid.workers("a", "b", slots=3)
     grid.ask(JobSubmitted("ann", work(6, 5.0)))
-    assert slots_of(grid) == {"ann": 3}, "the others stay idle, though nobody else is there"
+    assert slots_of(grid) == {"ann": 3}, "the other slots stay idle, even with no other user"
     assert "3 of the 3 slots" in str(explain_job(grid.scheduler, 1, {}))
     grid.ask(JobSubmitted("bob", work(6, 5.0)))
     assert slots_of(grid) == {"ann": 3, "bob": 3}
@@ -322,7 +322,7 @@ def test_a_user_has_so_many_slots_at_once(policy: str, prefetch_s: float) -> Non
     assert {job.state for job in grid.store.jobs.values()} == {"succeeded"}
 
 
-def test_a_task_that_needs_more_than_its_user_may_have_runs_alone() -> None:
+def test_task_that_needs_more_than_user_slots_runs_alone() -> None:
     grid = Grid(shares=True, user_slots=2, order=Order.NONE)
     grid.workers("a", slots=8)
     grid.ask(JobSubmitted("ann", spec()))
@@ -333,7 +333,7 @@ def test_a_task_that_needs_more_than_its_user_may_have_runs_alone() -> None:
 
 
 def slots_of(grid: Grid) -> Counter[str]:
-    """Return the slots that each user's attempts have or wait for."""
+    """Return the number of slots that each user's attempts occupy or wait for."""
     state = grid.scheduler.state
     held = Counter[str]()
     for attempt in state.attempts.values():
@@ -342,7 +342,7 @@ def slots_of(grid: Grid) -> Counter[str]:
 
 
 def overdrawn_by(grid: Grid, size: float) -> int:
-    """Return a job of one endless task that says it is small, as others wait for it."""
+    """Return a job of one endless task that claims to be small, while others wait for it."""
     grid.workers("a", "b")
     job = grid.submit(1, size, max_replicas=1)
     grid.submit(1, 2 * size, max_replicas=1)
@@ -350,8 +350,8 @@ def overdrawn_by(grid: Grid, size: float) -> int:
     return job
 
 
-@pytest.mark.parametrize("policy", ["round-robin", "fair"])  # fair gives it another turn
-def test_a_job_that_has_used_many_times_its_size_holds_nobody(policy: str) -> None:
+@pytest.mark.parametrize("policy", ["round-robin", "fair"])  # fair gives it another place in the queue
+def test_overdrawn_job_holds_no_other(policy: str) -> None:
     grid = Grid(policy=policy, overdrawn_after=10.0, lease_s=1e6)
     endless = overdrawn_by(grid, 5.0)
     assert grid.running("b") == [], "job 2 is held"
@@ -374,8 +374,8 @@ def test_a_job_that_has_used_many_times_its_size_holds_nobody(policy: str) -> No
     assert not grid.store.passings
 
 
-def test_a_silent_worker_does_no_work_that_counts() -> None:
-    """It hangs, or sleeps: the jobs behind wait on until the lease ends, or the work is measured."""
+def test_time_of_a_silent_worker_does_not_count_as_work() -> None:
+    """It hangs or sleeps: later jobs keep waiting until its lease ends or its work is measured."""
     grid = Grid(overdrawn_after=10.0, lease_s=1e6)
     endless = overdrawn_by(grid, 5.0)
     grid.now += 40.0
@@ -389,12 +389,12 @@ def test_a_silent_worker_does_no_work_that_counts() -> None:
     grid.report("a")
     assert overdrawn.used_now(grid.scheduler.state, grid.job(endless)) == pytest.approx(440.0)
     grid.wait(30.0)
-    assert grid.job(endless).overdrawn, "it goes on after all, and was at it all the time as far as is known"
+    assert grid.job(endless).overdrawn, "the attempt is running after all, so the whole time counts"
     assert grid.running("b") == [AttemptId(2, 1, 1)]
 
 
-def test_a_restart_does_not_change_which_jobs_are_looked_at() -> None:
-    """Both hold the third one, of which the second was paused as that came."""
+def test_restart_does_not_change_which_jobs_can_be_overdrawn() -> None:
+    """Jobs 1 and 2 hold job 3; job 2 was paused when job 3 arrived."""
     grid = Grid(overdrawn_after=10.0, lease_s=1e6)
     grid.workers("a", "b")
     for size in (5.0, 4.0):
@@ -414,7 +414,7 @@ def test_a_restart_does_not_change_which_jobs_are_looked_at() -> None:
     assert [job for job in (1, 2) if again.state.jobs[job].overdrawn] == [2]
 
 
-def test_failures_and_results_count_and_what_the_grid_does_of_its_own_does_not() -> None:
+def test_results_and_failures_count_as_use_but_cancelled_attempts_do_not() -> None:
     grid = Grid(overdrawn_after=10.0, lease_s=1e6)
     grid.workers("a")
     job = grid.submit(3, 30.0, max_replicas=1)
@@ -425,7 +425,7 @@ def test_failures_and_results_count_and_what_the_grid_does_of_its_own_does_not()
     assert grid.job(job).used == pytest.approx(90.0)
 
 
-def test_without_the_setting_a_job_holds_for_as_long_as_it_runs() -> None:
+def test_job_without_overdrawn_after_holds_others_while_it_runs() -> None:
     grid = Grid(lease_s=1e6)
     endless = overdrawn_by(grid, 5.0)
     grid.wait(1000.0)

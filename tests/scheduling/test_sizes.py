@@ -1,4 +1,4 @@
-"""Sizes that nobody gave: predicted at submission, recorded for the hold, refined for the policies."""
+"""Sizes that users do not give: predicted at submission, recorded for the hold, refined for the policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.scheduling.driver import Grid, facts, spec
 
 
 def ran(grid: Grid, wall_s: float, times: int = 1, **more: Any) -> None:
-    """The program has run so often, each task in so many seconds on a core of speed 1."""
+    """Run the program ``times`` times, with one task of ``wall_s`` on a core of speed 1."""
     for _ in range(times):
         grid.submit(1, **more)
         grid.end(grid.running("a")[0], wall_s=wall_s)
@@ -28,25 +28,25 @@ def known(wall_s: float = 10.0, times: int = 20) -> Grid:
     return grid
 
 
-def test_a_first_run_is_of_unknown_size() -> None:
+def test_first_run_of_a_program_has_unknown_size() -> None:
     grid = Grid()
     job = grid.job(grid.submit(3))
     assert (job.size, job.size_source, job.predicted) == (None, SizeSource.UNKNOWN, None)
 
 
-def test_what_is_given_is_taken() -> None:
+def test_given_size_is_used() -> None:
     job = (grid := known()).job(grid.submit(3, 5.0))
     assert (job.size, job.size_source, job.predicted) == (5.0, SizeSource.GIVEN, None)
 
 
-def test_what_is_not_given_is_predicted_with_its_spread() -> None:
+def test_missing_size_is_predicted_with_its_spread() -> None:
     job = (grid := known()).job(grid.submit(3))
     assert (job.size, job.size_source) == (30.0, SizeSource.PREDICTED)
     assert job.predicted is not None
     assert job.predicted.p10 < job.predicted.work == 10.0 < job.predicted.p90
 
 
-def test_equal_jobs_of_one_program_are_of_equal_size_though_their_runs_scatter() -> None:
+def test_equal_jobs_of_a_program_have_equal_sizes_despite_scatter() -> None:
     grid = known()
     first = grid.submit(3)
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_equal_jobs_of_one_program_are_of_equal_size_though_their_runs_scatter()
     assert grid.job(first).size == grid.job(later).size == 30.0
 
 
-def test_a_program_that_has_changed_clearly_is_of_another_size() -> None:
+def test_program_that_changed_clearly_gets_another_size() -> None:
     grid = known()
     grid.submit(3)
     for _ in range(3):
@@ -66,33 +66,33 @@ def test_a_program_that_has_changed_clearly_is_of_another_size() -> None:
     assert grid.job(grid.submit(3)).size == pytest.approx(120.0, rel=0.01)
 
 
-def test_a_user_may_still_say_unknown() -> None:
+def test_size_can_be_declared_unknown() -> None:
     grid = known()
     job = grid.job(grid.submit(3, "unknown"))  # type: ignore[arg-type]
     assert (job.size, job.size_source) == (None, SizeSource.UNKNOWN)
-    assert job.predicted is not None, "policies may know"
+    assert job.predicted is not None, "policies may still use the prediction"
 
 
-def test_of_tasks_without_a_size_the_rest_is_predicted() -> None:
+def test_missing_sizes_of_single_tasks_are_predicted() -> None:
     grid = known()
     mixed = JobSpec(command=["work"], tasks=[TaskSpec(size=100.0), TaskSpec(), TaskSpec()])
     job = grid.job(grid.submit_spec(mixed))
     assert (job.size, job.size_source) == (120.0, SizeSource.PREDICTED)
 
 
-def test_another_users_runs_say_nothing() -> None:
+def test_runs_of_another_user_do_not_predict_sizes() -> None:
     grid = known()
     assert grid.scheduler.state.programs.keys() == {("user", "work", "work")}
 
 
-def test_size_is_fixed_at_submission_whatever_is_learnt_later() -> None:
+def test_recorded_size_does_not_change_after_submission() -> None:
     grid = known()
     job = grid.submit(3)
     for _ in range(2):
         grid.end(grid.running("a")[0], wall_s=1000.0)
-    assert grid.job(job).size == 30.0, "the guarantee goes by what was recorded"
+    assert grid.job(job).size == 30.0, "the guarantee uses the recorded size"
     left = measure.work_of(grid.scheduler.state.grid, grid.job(job), 3)
-    assert left == pytest.approx((2 * 10.0 + 2 * 1000.0) / 4), "policies go by what its own tasks have shown"
+    assert left == pytest.approx((2 * 10.0 + 2 * 1000.0) / 4), "policies use the times of its finished tasks"
 
 
 def test_size_is_stamped_when_a_chained_job_is_released() -> None:
@@ -101,7 +101,7 @@ def test_size_is_stamped_when_a_chained_job_is_released() -> None:
     first = grid.submit(2)
     chained = grid.submit(3, name="other", after=[first])
     ran_after = grid.submit(3, after=[first])
-    assert grid.job(ran_after).size is None, "a job that waits for others has no claim"
+    assert grid.job(ran_after).size is None, "a job waiting for dependencies has no claim"
     for _ in range(2):
         grid.end(grid.running("a")[0], wall_s=10.0)
     assert grid.job(ran_after).size == pytest.approx(30.0, rel=0.01)
@@ -129,7 +129,7 @@ def test_given_size_survives_a_retry() -> None:
     assert (grid.job(job).size, grid.job(job).size_source) == (7.0, SizeSource.GIVEN)
 
 
-def test_a_job_of_predicted_size_holds_larger_ones_and_lets_smaller_ones_pass() -> None:
+def test_job_of_predicted_size_holds_only_jobs_not_smaller() -> None:
     grid = known(10.0)
     grid.submit(3)
     larger, smaller = grid.submit(1, 31.0), grid.submit(1, 29.0)
@@ -138,7 +138,7 @@ def test_a_job_of_predicted_size_holds_larger_ones_and_lets_smaller_ones_pass() 
     assert not state.index.is_held(state.jobs[smaller])
 
 
-def test_programs_outlive_a_restart_and_a_replay() -> None:
+def test_programs_survive_a_restart_and_a_replay() -> None:
     grid = known()
     grid.restart()
     grid.join("a")
@@ -146,20 +146,20 @@ def test_programs_outlive_a_restart_and_a_replay() -> None:
     assert grid.store.replayed().programs == grid.store.programs
 
 
-def test_the_longest_unused_program_is_forgotten() -> None:
+def test_least_recently_used_program_is_forgotten() -> None:
     grid = Grid(policy="first-come", max_programs=2)
     grid.join("a")
     for name in "abc":
         ran(grid, 1.0, name=name)
         grid.now += 1
         if name == "b":
-            grid.submit_spec(spec(1, name="a"))  # asked after, though not run
+            grid.submit_spec(spec(1, name="a"))  # used for a prediction, though not run
             grid.end(grid.running("a")[0], wall_s=1.0)
             grid.now += 1
     assert [name for _, name, _ in grid.store.programs] == ["a", "c"]
 
 
-# --- what a run shows -------------------------------------------------------------------------------------------
+# --- work of a run ----------------------------------------------------------------------------------------------
 
 
 def shown(wall_s: float, cpu_s: float, spare_cpu: float, slots: int = 1, speed: float = 2.0) -> float:
@@ -180,18 +180,18 @@ def shown(wall_s: float, cpu_s: float, spare_cpu: float, slots: int = 1, speed: 
 @pytest.mark.parametrize(
     ("wall_s", "cpu_s", "spare_cpu", "slots", "work"),
     [
-        (10.0, 10.0, 4.0, 1, 20.0),  # it had a core of speed 2 to itself
-        (10.0, 5.0, 1.0, 1, 10.0),  # the owner was at work: it had half of one
-        (10.0, 5.0, 2.5, 1, 10.0),  # nearly all that was left over
-        (10.0, 0.1, 4.0, 1, 20.0),  # it could have had all, and waited: elsewhere it would, too
-        (10.0, 0.1, 0.4, 1, 20.0),  # it did not even want what was left over
-        (10.0, 20.0, 4.0, 2, 20.0),  # of both its slots
-        (10.0, 99.0, 4.0, 1, 20.0),  # more than its slots: what it took from others is no larger task
+        (10.0, 10.0, 4.0, 1, 20.0),  # had a core of speed 2 to itself
+        (10.0, 5.0, 1.0, 1, 10.0),  # owner active: had half a core
+        (10.0, 5.0, 2.5, 1, 10.0),  # used nearly all of the spare core
+        (10.0, 0.1, 4.0, 1, 20.0),  # a core was spare and it slept: it would sleep elsewhere too
+        (10.0, 0.1, 0.4, 1, 20.0),  # did not even use the spare part
+        (10.0, 20.0, 4.0, 2, 20.0),  # share of both its slots
+        (10.0, 99.0, 4.0, 1, 20.0),  # used more than its slots: time taken from others does not make the task larger
         (10.0, 0.0, 0.0, 1, 20.0),  # not measured
-        (10.0, 0.001, 0.0, 1, 20.0 / 16),  # nothing was left over: nobody knows
+        (10.0, 0.001, 0.0, 1, 20.0 / 16),  # no core was spare: unknown
     ],
 )
-def test_work_is_time_times_speed_times_share(
+def test_work_is_time_times_speed_times_core_share(
     wall_s: float, cpu_s: float, spare_cpu: float, slots: int, work: float
 ) -> None:
     assert shown(wall_s, cpu_s, spare_cpu, slots) == pytest.approx(work)

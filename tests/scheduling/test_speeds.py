@@ -1,4 +1,4 @@
-"""Speeds of workers: soon right, learnt from a program's times on one worker and another, and from nothing else."""
+"""Speeds of workers are learned quickly, only from the times of one program on different workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPEEDS = {"a": 4.0, "b": 2.0, "c": 2.0, "d": 1.0}
 
 
 def grid_of(speeds: dict[str, float] = SPEEDS, benchmark: float = 1.0) -> Grid:
-    """Whatever they are, all say that they are as fast as one another."""
+    """All workers report the same benchmark, regardless of their real speeds."""
     grid = Grid(policy="first-come", lease_s=1e9, max_replicas=1)
     for name in speeds:
         grid.join(name, replace(facts(), speed=benchmark))
@@ -23,7 +23,7 @@ def grid_of(speeds: dict[str, float] = SPEEDS, benchmark: float = 1.0) -> Grid:
 
 
 def run(grid: Grid, work: float, each: int, speeds: dict[str, float] = SPEEDS) -> None:
-    """Each worker runs so many tasks of that work, of one program whose user gives no size."""
+    """Let each worker run ``each`` tasks of one program of this work, without sizes."""
     for _ in range(each):
         grid.submit(len(speeds))
         began = grid.now
@@ -34,7 +34,7 @@ def run(grid: Grid, work: float, each: int, speeds: dict[str, float] = SPEEDS) -
 
 
 def shown(grid: Grid) -> dict[str, float]:
-    """As a share of their mean."""
+    """Return measured speeds relative to their mean."""
     found = {name: measure.speed_of(worker) for name, worker in grid.scheduler.state.workers.items()}
     mean = sum(found.values()) / len(found)
     return {name: speed / mean for name, speed in found.items()}
@@ -47,20 +47,20 @@ def wanted(speeds: dict[str, float]) -> dict[str, float]:
 
 @pytest.mark.parametrize(("work", "each"), [(0.5, 8), (60.0, 2), (1.0, 16)])
 @pytest.mark.parametrize("benchmark", [1.0, 2.5])
-def test_after_a_few_tasks_speeds_are_right(work: float, each: int, benchmark: float) -> None:
+def test_speeds_are_right_after_a_few_tasks(work: float, each: int, benchmark: float) -> None:
     grid = grid_of(benchmark=benchmark)
     run(grid, work, each)
     assert shown(grid) == pytest.approx(wanted(SPEEDS), rel=0.15)
 
 
-def test_attempts_of_a_moment_teach_nothing() -> None:
+def test_very_short_attempts_do_not_affect_speeds() -> None:
     grid = grid_of()
     run(grid, 0.09, 20)
     assert not any(worker.work_s for worker in grid.scheduler.state.workers.values())
 
 
-def test_neither_sizes_nor_lies_about_them_move_speeds() -> None:
-    """Two hours are said of tasks that take a second; on one worker, as labels could have it, or on all."""
+def test_declared_sizes_do_not_affect_speeds() -> None:
+    """Tasks of one second are declared as two hours, on one worker (as labels could arrange) or on all."""
     honest, liar = grid_of(), grid_of()
     for grid in (honest, liar):
         run(grid, 1.0, 8)
@@ -78,11 +78,11 @@ def test_neither_sizes_nor_lies_about_them_move_speeds() -> None:
         liar.end(liar.running(name)[0], wall_s=1.0 / SPEEDS[name], cpu_s=1.0 / SPEEDS[name])
     other = liar.scheduler.state
     assert shown(liar) == pytest.approx(wanted(SPEEDS), rel=0.15)
-    assert measure.speed_of(other.workers["d"]) <= 1.0, "nobody is faster for it"
+    assert measure.speed_of(other.workers["d"]) <= 1.0, "no worker appears faster"
 
 
-def test_a_program_whose_tasks_differ_is_compared_by_their_given_sizes() -> None:
-    """Large tasks to the fast workers, as policy fair has it: by their times alone these would look slow."""
+def test_different_tasks_of_a_program_are_compared_by_given_sizes() -> None:
+    """Policy fair gives large tasks to fast workers; by times alone these workers would look slow."""
     grid = grid_of()
     chance = random.Random(1)
     for _ in range(16):
@@ -95,7 +95,7 @@ def test_a_program_whose_tasks_differ_is_compared_by_their_given_sizes() -> None
     assert shown(grid) == pytest.approx(wanted(SPEEDS), rel=0.15)
 
 
-def test_what_waits_of_its_own_accord_says_nothing_of_its_worker() -> None:
+def test_sleeping_tasks_do_not_affect_speeds() -> None:
     grid = grid_of()
     grid.submit(8)
     for name in [*SPEEDS] * 2:
@@ -103,7 +103,7 @@ def test_what_waits_of_its_own_accord_says_nothing_of_its_worker() -> None:
     assert not any(worker.work_s for worker in grid.scheduler.state.workers.values())
 
 
-def test_a_machine_that_changed_is_known_soon() -> None:
+def test_changed_speed_of_a_computer_is_learned_quickly() -> None:
     grid = grid_of()
     run(grid, 1.0, 40)
     slowed = SPEEDS | {"a": 1.0}
@@ -111,8 +111,8 @@ def test_a_machine_that_changed_is_known_soon() -> None:
     assert shown(grid) == pytest.approx(wanted(slowed), rel=0.25)
 
 
-def test_wrong_units_of_a_users_sizes_are_that_users_own() -> None:
-    """Sizes in hours: the next job of the program is expected to take what they turned out to be worth."""
+def test_wrong_units_of_sizes_affect_only_that_program() -> None:
+    """Sizes in hours: the next job of the program is expected to take the time that these sizes really meant."""
     grid = grid_of({"a": 1.0, "b": 1.0})
     grid.submit(2, 2.0, name="in hours")
     for name in "ab":

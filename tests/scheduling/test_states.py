@@ -1,4 +1,4 @@
-"""The tables of transitions are exact: what they forbid raises, and all that they allow happens."""
+"""The tables of transitions are exact: forbidden transitions raise, and all allowed ones occur."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_pair_is_allowed_or_raises(kind: type[StrEnum], table: Table) -> N
 
 
 @pytest.mark.parametrize(("kind", "table"), MACHINES)
-def test_a_table_has_a_line_for_every_state(kind: type[StrEnum], table: Table) -> None:
+def test_table_has_a_line_for_every_state(kind: type[StrEnum], table: Table) -> None:
     assert set(table) == set(kind)
 
 
@@ -55,7 +55,7 @@ def edge(old: StrEnum, new: StrEnum) -> Edge:
 
 
 class Witness(Grid):
-    """Sees the transitions that are checked, and that no row changes its state but by these."""
+    """Records the checked transitions, and verifies that rows change their state only by these."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.seen: set[Edge] = set()
@@ -90,7 +90,7 @@ class Witness(Grid):
 
 
 def attempts_end_in_each_way(grid: Witness) -> None:
-    """Out of dispatched, out of running: the process ends, or its owner claims the computer."""
+    """From dispatched and running: the process ends, or the owner claims the computer."""
     for reported_before in (False, True):
         for outcome in Outcome:
             grid.submit(1, max_attempts=1)
@@ -103,7 +103,7 @@ def attempts_end_in_each_way(grid: Witness) -> None:
 
 
 def attempts_are_cancelled(grid: Witness) -> None:
-    """Out of dispatched and running into cancelling; out of that in each way."""
+    """From dispatched and running to cancelling, and from there in each way."""
     for outcome in [*Outcome, None]:
         job = grid.submit(1)
         attempt = grid.running("a")[0]
@@ -118,7 +118,7 @@ def attempts_are_cancelled(grid: Witness) -> None:
 
 
 def attempts_are_lost(grid: Witness) -> None:
-    """Silence makes every attempt lost; a lost one comes back in each way."""
+    """A lost lease makes every attempt lost; a lost attempt returns in each way."""
     for outcome in [*Outcome, None]:
         job = grid.submit(1, max_attempts=1)
         attempt = grid.running("a")[0]
@@ -132,8 +132,8 @@ def attempts_are_lost(grid: Witness) -> None:
             grid.end(again)
 
 
-def attempts_wait_and_stand_still(grid: Witness) -> None:
-    """Out of prefetched and frozen in each way, but lost."""
+def attempts_wait_and_are_frozen(grid: Witness) -> None:
+    """From prefetched and frozen in each way except lost."""
     for frozen in (False, True):
         for outcome in Outcome:
             _prefetch(grid)
@@ -153,7 +153,7 @@ def attempts_wait_and_stand_still(grid: Witness) -> None:
 
 
 def attempts_freeze_as_they_begin(grid: Witness) -> None:
-    """Out of dispatched and prefetched into frozen; all that stood still or waited is lost, and comes back."""
+    """From dispatched and prefetched to frozen; frozen and waiting attempts are lost and return."""
     _prefetch(grid)
     grid.report("a", frozen=True)
     first = grid.running("a")[0]
@@ -167,8 +167,8 @@ def attempts_freeze_as_they_begin(grid: Witness) -> None:
     _clear(grid)
 
 
-def a_slot_is_taken_meanwhile(grid: Witness) -> None:
-    """One that was to begin at once, or is called back, turns out to wait; one that waited, to have begun."""
+def a_slot_is_taken_while_a_frame_is_in_flight(grid: Witness) -> None:
+    """A dispatched or cancelled attempt proves to be waiting; a waiting one proves to have started."""
     agent = grid.agents["a"]
     grid.submit(1, 100.0)
     agent.facts = facts(0)  # so that it says that it waits
@@ -189,7 +189,7 @@ def a_slot_is_taken_meanwhile(grid: Witness) -> None:
         _clear(grid)
 
 
-def what_was_called_back_ends_in_each_way(grid: Witness) -> None:
+def retracted_attempts_end_in_each_way(grid: Witness) -> None:
     for outcome in Outcome:
         job = _prefetch(grid)
         waiting = grid.waiting("a")[0]
@@ -204,7 +204,7 @@ def what_was_called_back_ends_in_each_way(grid: Witness) -> None:
 
 
 def _prefetch(grid: Witness) -> int:
-    """A job of which one task runs, and another one waits at the worker."""
+    """Submit a job with one running task and one that waits at the worker."""
     job = grid.submit(2, 1.0, max_attempts=1)
     assert len(grid.waiting("a")) == 1
     return job
@@ -219,14 +219,14 @@ def _clear(grid: Witness) -> None:
 
 
 def results_are_delivered(grid: Witness) -> None:
-    """Into delivering from each state, and out of it in each way."""
-    for outcome in Outcome:  # out of dispatched
+    """To delivering from each state, and from there in each way."""
+    for outcome in Outcome:  # from dispatched
         grid.submit(1, max_attempts=1)
         attempt = grid.running("a")[0]
         grid.delivers(attempt)
         grid.report("a", result(attempt, outcome))
         _clear(grid)
-    for frozen in (False, True):  # out of running and frozen
+    for frozen in (False, True):  # from running and frozen
         job = grid.submit(1)
         grid.report("a", frozen=frozen)
         grid.delivers(grid.running("a")[0])
@@ -285,7 +285,7 @@ def jobs_are_retried(grid: Witness) -> None:
 
 
 def a_job_is_computed_cancelled_and_retried(grid: Witness) -> None:
-    """Under order *deliver*: with nothing left to run, it completes when nobody holds it any more."""
+    """Under order *deliver*: with no task left to run, it completes when no job holds it any more."""
     grid.join("b", facts(1))
     first, second = grid.submit(1, 10.0, max_replicas=1), grid.submit(1, 10.0)
     grid.end(grid.attempts_of(TaskId(second, 1))[0])
@@ -309,7 +309,7 @@ def a_job_waits_is_cancelled_and_retried(grid: Witness) -> None:
 
 
 def a_gang(grid: Witness, *, runs: bool = True) -> int:
-    """The number of a job whose gang of two is prepared on b and c, and perhaps runs."""
+    """Return the number of a job whose gang of two is prepared on b and c, and is running if ``runs``."""
     grid.workers("b", "c", gangs=True)
     job = grid.submit(1, nodes=2)
     grid.report("b")
@@ -319,7 +319,7 @@ def a_gang(grid: Witness, *, runs: bool = True) -> int:
     return job
 
 
-def a_gang_comes_to_its_end(grid: Witness) -> None:
+def a_gang_ends(grid: Witness) -> None:
     job = a_gang(grid)
     grid.end(AttemptId(job, 1, 1))
     grid.end(AttemptId(job, 1, 2))
@@ -360,7 +360,7 @@ def gangs_are_halted(grid: Witness) -> None:
     assert grid.job(job).state == "succeeded"
 
 
-def a_member_is_lost_before_it_hears_of_its_start(grid: Witness) -> None:
+def a_member_is_lost_before_it_receives_its_start(grid: Witness) -> None:
     job = a_gang(grid, runs=False)
     grid.report("c", deliver=False)
     grid.agents["c"].mail.clear()
@@ -377,28 +377,28 @@ STORIES: list[Callable[[Witness], None]] = [
     attempts_are_cancelled,
     attempts_are_lost,
     a_lost_attempt_finds_its_place_taken,
-    attempts_wait_and_stand_still,
+    attempts_wait_and_are_frozen,
     attempts_freeze_as_they_begin,
-    a_slot_is_taken_meanwhile,
-    what_was_called_back_ends_in_each_way,
+    a_slot_is_taken_while_a_frame_is_in_flight,
+    retracted_attempts_end_in_each_way,
     results_are_delivered,
     a_member_delivers_its_result,
     a_queued_task_is_cancelled,
     jobs_are_retried,
     a_job_is_computed_cancelled_and_retried,
     a_job_waits_is_cancelled_and_retried,
-    a_gang_comes_to_its_end,
+    a_gang_ends,
     gangs_end_before_they_are_seen_to_run,
     gangs_stand_down,
     gangs_are_halted,
-    a_member_is_lost_before_it_hears_of_its_start,
+    a_member_is_lost_before_it_receives_its_start,
 ]
 
 
 AHEAD_S = dict.fromkeys(STORIES[4:9], 10.0)
 
 
-def test_every_transition_of_the_tables_happens_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exactly_the_transitions_of_the_tables_occur(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[Edge] = set()
     for story in STORIES:
         with monkeypatch.context() as patch:
@@ -409,8 +409,8 @@ def test_every_transition_of_the_tables_happens_and_no_other(monkeypatch: pytest
     assert seen == {edge(old, new) for _, table in MACHINES for old, ends in table.items() for new in ends}
 
 
-def test_the_witness_sees_a_transition_that_was_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the test above cannot be content with too little."""
+def test_witness_detects_an_unchecked_transition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes sure that the test above can fail."""
     grid = Witness(monkeypatch)
     grid.join("a", facts(1))
     job = grid.submit(1)

@@ -1,4 +1,4 @@
-"""The receipt says at once what will make a job wait, and doubts a size that cannot be true."""
+"""The receipt names at once the reasons why a job will wait, and doubts an implausible size."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def warnings(grid: Grid, **needs: object) -> tuple[str, ...]:
     return reply.warnings
 
 
-def test_what_holds_it_is_named_with_what_would_help() -> None:
+def test_receipt_names_the_holder_and_a_size_that_avoids_it() -> None:
     grid = Grid()
     grid.join("a", facts(1))
     grid.submit(1)
-    assert held(grid, grid.submit(1)) == "", "without a size, a job holds no other"
+    assert held(grid, grid.submit(1)) == "", "a job without a size holds no other"
     sized = grid.submit(1, 20.0)
     assert held(grid, grid.submit(1)) == (
         f"held behind job {sized} (size 20 s), for a time not known yet; give --size below 20s to go first"
     )
-    assert held(grid, grid.submit(1, 10.0)) == "", "it may overtake"
+    assert held(grid, grid.submit(1, 10.0)) == "", "a smaller job may pass"
 
 
-def test_of_a_sweep_the_last_task_is_held_and_the_time_is_told() -> None:
+def test_receipt_of_a_sweep_says_how_long_its_last_task_is_held() -> None:
     grid = Grid()
     grid.join("a", facts(1))
     first = grid.submit(3, 7200.0)
@@ -55,21 +55,21 @@ def test_of_a_sweep_the_last_task_is_held_and_the_time_is_told() -> None:
     assert told.endswith("; give --size below 7200s to go first")
 
 
-def test_the_size_that_would_go_first_has_three_digits() -> None:
+def test_suggested_size_has_three_digits() -> None:
     grid = Grid()
     grid.join("a", facts(1))
     grid.submit(1, 0.584676)
     assert held(grid, grid.submit(1, name="new")).endswith("; give --size below 0.585s to go first")
 
 
-def test_without_an_order_nothing_is_held() -> None:
+def test_receipt_names_no_holder_without_an_order() -> None:
     grid = Grid(order=Order.NONE)
     grid.join("a", facts(1))
     grid.submit(1, 10.0)
     assert held(grid, grid.submit(1, 10.0)) == ""
 
 
-def test_a_size_that_past_runs_contradict_is_doubted() -> None:
+def test_size_contradicted_by_past_runs_is_doubted() -> None:
     grid = Grid()
     grid.join("a", facts(1))
     for _ in range(3):
@@ -80,11 +80,11 @@ def test_a_size_that_past_runs_contradict_is_doubted() -> None:
         "the size given, 60 s, cannot be true: by 3 past runs, "
     )
     assert doubt(grid, grid.submit(10, 6000.0, **fit)) == ""
-    assert doubt(grid, grid.submit(10, **fit)) == "", "none was given"
+    assert doubt(grid, grid.submit(10, **fit)) == "", "no size was given"
     assert doubt(grid, grid.submit(10, 60.0, name="new")) == ""
 
 
-def test_a_job_that_nobody_could_run_holds_nobody_from_its_first_second() -> None:
+def test_job_that_no_worker_can_run_is_stalled_at_submission() -> None:
     grid = Grid(stall_after_s=60.0)
     assert warnings(grid) == ("no worker has joined yet: start one with `loopline worker`",)
     grid.join("a", facts(1))

@@ -1,4 +1,4 @@
-"""The kernel without wings, each wing alone, and all pairs: none needs another one, and none is in another's way."""
+"""The kernel without wings, each wing alone, and all pairs: wings neither need nor disturb one another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def test_each_hook_has_a_wing_that_needs_it() -> None:
 
 @pytest.mark.parametrize("policy", ["round-robin", "fair", "turnaround"])
 @pytest.mark.parametrize("wings", CHOICES, ids=named)
-def test_jobs_complete_in_order(wings: Wings, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_complete_in_order_with_any_choice_of_wings(
+    wings: Wings, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scheduler, "WINGS", wings)
     grid = Grid(policy=policy, prefetch_s=1.0, max_attempts=3)
     grid.join("ant", facts(1))
@@ -55,10 +57,10 @@ def test_jobs_complete_in_order(wings: Wings, policy: str, monkeypatch: pytest.M
     states = [grid.job(job).state for job in (first, second, cancelled)]
     assert states == [JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.CANCELLED]
     departures = [grid.job(job).departure or 0 for job in (first, second)]
-    assert departures == sorted(departures), "the second job is no smaller, and passed the first"
+    assert departures == sorted(departures), "the second job is not smaller, but passed the first"
 
 
-def test_a_job_of_several_nodes_waits_where_nothing_leads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_waits_without_a_wing_that_leads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "WINGS", ())
     grid = Grid()
     for name in ("ant", "bee"):

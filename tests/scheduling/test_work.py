@@ -1,7 +1,7 @@
 """Work per event does not grow with the number of jobs, tasks or workers, except logarithmically.
 
-Work is counted, not timed: as the Python functions that one step calls. Each case is asked the same of a small grid
-and of one sixteen times as large; a logarithm may add a little, a loop over everything would multiply.
+Work is the number of Python calls in one step, not a time. Each case runs in a small grid and in one sixteen times as
+large; a logarithm may add a little, a loop over all entities would multiply.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tests.scheduling.driver import facts, result, spec
 SMALL, LARGE = 20, 320
 
 
-def calls(deed: Callable[[], object]) -> int:
-    """How many Python functions it calls."""
+def calls(act: Callable[[], object]) -> int:
+    """Return the number of Python functions that it calls."""
     counted = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -44,14 +44,14 @@ def calls(deed: Callable[[], object]) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        deed()
+        act()
     finally:
         sys.setprofile(before)
     return counted
 
 
 class Bare:
-    """As Grid in driver.py, but with nothing round the scheduler that itself grows."""
+    """Like Grid in driver.py, but without parts around the scheduler that grow themselves."""
 
     def __init__(self, policy: str) -> None:
         self.scheduler, self.now = Scheduler(), 0.0
@@ -65,7 +65,7 @@ class Bare:
             self.held[name] += [run.attempt for run in assign.run]
 
     def join(self, *names: str, own: Facts | None = None) -> None:
-        """At once, as all else that a case begins with: it is not the way there that is counted."""
+        """Join all workers in one step: the setup of a case is not counted."""
         self.held.update((name, []) for name in names)
         self.sent.update(dict.fromkeys(names, 0))
         sessions = range(len(self.held) - len(names) + 1, len(self.held) + 1)
@@ -83,57 +83,57 @@ class Bare:
         return WorkerReported(name, self.scheduler.state.workers[name].session or 0, said)
 
     def submit(self, count: int, times: int = 1, requires: Sequence[dict[str, object]] = ({},)) -> None:
-        """So many jobs, or as many as there are requirements, of ``count`` tasks each."""
+        """Submit ``times`` jobs of ``count`` tasks for each of these requirements."""
         self.step(*(JobSubmitted("user", spec(count, 1.0, each)) for each in (*requires,) * times))
 
 
-Deed = Callable[[Bare], object]
-Case = Callable[[Bare, int], Deed]
+Act = Callable[[Bare], object]
+Case = Callable[[Bare, int], Act]
 
 
-def a_result_among_many_tasks(grid: Bare, size: int) -> Deed:
+def a_result_among_many_tasks(grid: Bare, size: int) -> Act:
     grid.submit(size * 100)
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
-def a_result_among_many_jobs(grid: Bare, size: int) -> Deed:
+def a_result_among_many_jobs(grid: Bare, size: int) -> Act:
     grid.submit(20, size)
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
-def a_result_among_many_busy_workers(grid: Bare, size: int) -> Deed:
+def a_result_among_many_busy_workers(grid: Bare, size: int) -> Act:
     grid.submit(1000)
     grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.report("w0", ends=True)
 
 
-def a_result_among_many_held_jobs(grid: Bare, size: int) -> Deed:
+def a_result_among_many_held_jobs(grid: Bare, size: int) -> Act:
     grid.submit(100)
     grid.submit(1, size)
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
-def a_result_among_many_kinds_of_jobs(grid: Bare, size: int) -> Deed:
+def a_result_among_many_kinds_of_jobs(grid: Bare, size: int) -> Act:
     grid.submit(20, requires=[{"memory_bytes": number} for number in range(size)])
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
-def a_report_among_many_idle_workers(grid: Bare, size: int) -> Deed:
+def a_report_among_many_idle_workers(grid: Bare, size: int) -> Act:
     grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.report("w0")
 
 
-def an_idle_report_among_jobs_that_nobody_can_run(grid: Bare, size: int) -> Deed:
+def an_idle_report_among_jobs_that_nobody_can_run(grid: Bare, size: int) -> Act:
     grid.submit(10, size, [{"os": "windows"}])
     grid.join("w0")
     return lambda grid: grid.report("w0")
 
 
-def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Deed:
+def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Act:
     grid.submit(10, size, [{"os": "windows"}])
     grid.join("busy", own=facts(os="windows"))
     grid.submit(10)
@@ -141,21 +141,21 @@ def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Deed
     return lambda grid: grid.report("w0", ends=True)
 
 
-def an_idle_report_where_nobody_idle_can_run_what_waits(grid: Bare, size: int) -> Deed:
-    """As many jobs as workers: each idle worker is passed over, but not for each job apart."""
+def an_idle_report_where_nobody_idle_can_run_what_waits(grid: Bare, size: int) -> Act:
+    """As many jobs as workers: each idle worker is skipped, but not once for each job."""
     grid.join("busy", own=facts(os="windows"))
     grid.submit(10, size, [{"os": "windows"}])
     grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.report("w0")
 
 
-def a_submission(grid: Bare, size: int) -> Deed:
+def a_submission(grid: Bare, size: int) -> Act:
     grid.submit(10, size)
     return lambda grid: grid.submit(10)
 
 
-def a_lone_job_among_many_idle_workers(grid: Bare, size: int) -> Deed:
-    """The workers that meet its requirements are known from the job before, although that one has left."""
+def a_lone_job_among_many_idle_workers(grid: Bare, size: int) -> Act:
+    """The workers that meet its requirements are known from the previous job, although that has left the grid."""
     for number in range(size):
         grid.join(f"w{number}")
     grid.submit(1)
@@ -163,30 +163,30 @@ def a_lone_job_among_many_idle_workers(grid: Bare, size: int) -> Deed:
     return lambda grid: grid.submit(1)
 
 
-def a_pause(grid: Bare, size: int) -> Deed:
+def a_pause(grid: Bare, size: int) -> Act:
     grid.submit(1, size)
     return lambda grid: grid.step(JobPaused(size // 2))
 
 
-def a_resumption(grid: Bare, size: int) -> Deed:
+def a_resumption(grid: Bare, size: int) -> Act:
     grid.submit(1, size)
     grid.step(JobPaused(2))
     return lambda grid: grid.step(JobResumed(2))
 
 
-def a_cancellation(grid: Bare, size: int) -> Deed:
+def a_cancellation(grid: Bare, size: int) -> Act:
     grid.submit(10, size)
     return lambda grid: grid.step(JobCancelled(size // 2))
 
 
-def a_drain(grid: Bare, size: int) -> Deed:
+def a_drain(grid: Bare, size: int) -> Act:
     grid.submit(10, size)
     grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.step(WorkerDrained("w3"))
 
 
-def the_return_of_the_only_worker_for_each_stalled_job(grid: Bare, size: int) -> Deed:
-    """The one event that concerns every job: its work may grow in proportion, not as the square."""
+def the_return_of_the_only_worker_for_each_stalled_job(grid: Bare, size: int) -> Act:
+    """The one event that concerns every job: its work may grow linearly, not quadratically."""
     grid.submit(1, size)
     grid.now += 60.0
     grid.step()
@@ -197,7 +197,9 @@ def the_return_of_the_only_worker_for_each_stalled_job(grid: Bare, size: int) ->
 ALL = sorted(REGISTRY) if LONG else ["fair", "first-come", "round-robin", "space-partition", "turnaround"]
 ROUNDS = ["first-come", "round-robin"]
 PLACING = ["turnaround", "random", "cyclic", "shortest-queue", "most-throughput"] if LONG else ["turnaround"]
-CUTS = ["space-partition"]  # all workers anew in every step in which one is idle: by its nature, a little work a job
+CUTS = [
+    "space-partition"
+]  # divides all workers again in each step with an idle one, so some work per job is inherent
 LOGARITHMIC = 1.3
 A_LITTLE_EACH = 5.0  # some ten calls for each of SMALL or LARGE beside the hundreds that a result costs
 LINEAR = 1.1 * LARGE / SMALL
@@ -209,7 +211,7 @@ CASES: list[tuple[Case, list[str], float]] = [
     (a_result_among_many_busy_workers, CUTS, A_LITTLE_EACH),
     (a_result_among_many_held_jobs, ROUNDS + PLACING, LOGARITHMIC),
     (a_result_among_many_held_jobs, CUTS, A_LITTLE_EACH),
-    (a_result_among_many_kinds_of_jobs, ALL, A_LITTLE_EACH),  # for each set of requirements, not each job
+    (a_result_among_many_kinds_of_jobs, ALL, A_LITTLE_EACH),  # per set of requirements, not per job
     (a_report_among_many_idle_workers, ALL, LOGARITHMIC),
     (an_idle_report_among_jobs_that_nobody_can_run, ALL, LOGARITHMIC),
     (a_result_among_jobs_that_only_another_can_run, ROUNDS, LOGARITHMIC),
@@ -237,5 +239,5 @@ def test_work_does_not_grow_with_the_grid(case: Case, policy: str, factor: float
 
 def _work(case: Case, policy: str, size: int) -> int:
     grid = Bare(policy)
-    deed = case(grid, size)
-    return calls(lambda: deed(grid))
+    act = case(grid, size)
+    return calls(lambda: act(grid))

@@ -27,21 +27,21 @@ async def store(sqlite_url: str) -> AsyncIterator[Store]:
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all examples of a property, which cannot be asynchronous itself."""
+    """One event loop for all examples of a property test, which cannot be async itself."""
     with asyncio.Runner() as runner:
         yield runner
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """A server; skips, and says why, where there is none."""
+    """A PostgreSQL server; skips with the reason if none is available."""
     with or_skip(running_postgres()) as url:
         yield url
 
 
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
-    """An empty database of its own."""
+    """An empty database for this test."""
     name = f"loopline_{next(_numbers)}"
 
     async def create() -> None:
@@ -55,6 +55,6 @@ def postgres_url(postgres: str) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
-    """An empty database, once of each kind."""
+    """An empty database, of each kind in turn."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url

@@ -56,7 +56,7 @@ def a_worker(name: str = "ant", **changes: Any) -> Worker:
 
 
 def ended(output: bytes = b"hello\n", **changes: Any) -> dict[str, Any]:
-    """Fields of an attempt that brought its task's result."""
+    """Fields of an attempt with its task's accepted result."""
     fields = {
         "state": AttemptState.SUCCEEDED,
         "sent": 1,
@@ -75,7 +75,7 @@ def ended(output: bytes = b"hello\n", **changes: Any) -> dict[str, Any]:
 
 
 def effects_of(*entities: Job | Task | Attempt | Worker, new: bool = True, **more: Any) -> Effects:
-    """What a step would say that changed these; ``new``: the jobs have just been submitted."""
+    """Return the effects of a step that changed these; ``new``: the jobs have just been submitted."""
     effects = Effects(Grid(next_job=9, sequence=9, pointer=3, now=250.0), **more)
     for entity in entities:
         match entity:

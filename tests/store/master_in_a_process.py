@@ -1,4 +1,4 @@
-"""A master without doors, in a process that can be killed: it submits jobs and prints what was acknowledged.
+"""A master without a network port, in a process that can be killed: it submits jobs and prints acknowledged ones.
 
 python -m tests.store.master_in_a_process URL [LARGEST_FILE_BYTES]
 """

@@ -1,4 +1,4 @@
-"""A release after this one: its second migration makes one table again, with a column more."""
+"""A later release: its second migration rebuilds one table with an additional column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL, for as long as the tests run."""
+"""A real PostgreSQL server that runs during the tests."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Missing(Exception):
-    """Why there can be none here."""
+    """The reason why no server is available here."""
 
 
 class Server:
-    """A server that is ended, paused and started again at will."""
+    """A server that a test can stop, pause and restart."""
 
     def __init__(self, folder: Path, command: list[str], whose: dict[str, Any], url: str) -> None:
         self.url = url
-        self.process: Any = None  # of subprocess, once it was started
+        self.process: Any = None  # the subprocess, once started
         self._folder, self._command, self._whose = folder, command, whose
 
     def start(self) -> None:
@@ -47,14 +47,14 @@ class Server:
         _wait_for(self.process, self._folder / "data" / "postmaster.pid", self._folder / "log")
 
     def listen_at(self, address: str, network: str) -> None:
-        """Serve the computers of a network too, from the next start on."""
+        """Serve the computers of a network too, from the next start."""
         self._command += ["-c", f"listen_addresses=127.0.0.1,{address}"]
         with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {network} trust\n")
 
     @contextmanager
     def follower(self) -> Iterator[Server]:
-        """A server that has followed this one until now: it is behind from here on, and not started yet."""
+        """Return a server that replicated this one until now: it stays at this state, and is not started yet."""
         with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name:
             folder, port = Path(name), _free_port()
             if self._whose:
@@ -86,7 +86,7 @@ class Server:
 
 @contextmanager
 def or_skip(made: AbstractContextManager[Had]) -> Iterator[Had]:
-    """What this gives; where it cannot be had, the test skips and says why."""
+    """Yield from this context; if it raises Missing, skip the test with the reason."""
     with ExitStack() as stack:
         try:
             found = stack.enter_context(made)
@@ -97,7 +97,7 @@ def or_skip(made: AbstractContextManager[Had]) -> Iterator[Had]:
 
 @contextmanager
 def restartable_postgres() -> Iterator[Server]:
-    """A server that is not started yet. Missing where it cannot be had."""
+    """Return a server that is not started yet. Raises Missing."""
     with _prepared() as (folder, server, whose, port):
         made = Server(folder, server, whose, f"postgresql://loopline@127.0.0.1:{port}")
         try:
@@ -109,9 +109,7 @@ def restartable_postgres() -> Iterator[Server]:
 
 @contextmanager
 def running_postgres(*settings: str) -> Iterator[str]:
-    """The URL of a fresh server with these settings besides, without the database's name. Missing where it cannot
-    be had.
-    """
+    """Yield the URL, without a database name, of a new server with these additional settings. Raises Missing."""
     with ExitStack() as stack:
         folder, server, whose, port = stack.enter_context(_prepared())
         log = stack.enter_context((folder / "log").open("wb"))
@@ -139,7 +137,7 @@ def _prepared() -> Iterator[tuple[Path, list[str], dict[str, Any], int]]:
 
 @cache
 def _made_once(bins: Path, owner: pwd.struct_passwd | None) -> Path:
-    """Return what a server begins with, which a second one of this process need not make again."""
+    """Return an initialized data folder, created once per process."""
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
     atexit.register(_remove, folder, os.getpid())
     made = folder / "data"
@@ -149,12 +147,12 @@ def _made_once(bins: Path, owner: pwd.struct_passwd | None) -> Path:
 
 
 def _remove(folder: Path, maker: int) -> None:
-    if os.getpid() == maker:  # a fork has this to do at its end, too
+    if os.getpid() == maker:  # a fork must do this at its exit too
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _given_to(owner: pwd.struct_passwd | None, folder: Path) -> dict[str, Any]:
-    """Have the folder belong to who runs the server; return how a process is started as that user."""
+    """Give the folder to the user of the server; return the arguments that start a process as that user."""
     if owner is None:
         return {}
     os.chown(folder, owner.pw_uid, owner.pw_gid)
@@ -163,7 +161,7 @@ def _given_to(owner: pwd.struct_passwd | None, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _serving(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that is shut down with this process even where that is killed."""
+    """Run a server that is shut down when this process ends, even if it is killed."""
     with subprocess.Popen(command, cwd="/", stdin=subprocess.DEVNULL, preexec_fn=_end_with_us, **options) as process:
         try:
             yield process
@@ -176,7 +174,7 @@ def _end_with_us() -> None:
 
 
 def _wait_for(process: subprocess.Popen[bytes], state: Path, log: Path) -> None:
-    """Until the server's own file says so: that is what `pg_ctl -w` reads."""
+    """Wait for this state in the server's own file, which `pg_ctl -w` reads too."""
     until = time.monotonic() + 60
     while not state.exists() or state.read_text().split()[-1:] != ["ready"]:
         assert process.poll() is None, log.read_text()
@@ -194,7 +192,7 @@ def _binaries() -> Path:
 
 
 def _another_user() -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root: who runs it then."""
+    """Return the user that runs PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
     try:

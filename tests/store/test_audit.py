@@ -1,4 +1,4 @@
-"""The audit finds each passing, in the transaction that makes it, and no other."""
+"""The audit finds exactly the passings, each in the transaction that makes it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ async def complete(store, job: Job, departure: int, **more) -> None:
     await keep(store, replace(job, departure=departure, **SUCCEEDED), new=False, completed=[job.id], **more)
 
 
-async def test_a_passing_is_found_and_is_nobodys_excuse(store):
+async def test_passing_without_an_exemption_is_found(store):
     first, second = a_job(1, size=60.0), a_job(2, size=60.0)
     await keep(store, first, second)
     await complete(store, second, departure=3)
@@ -43,20 +43,20 @@ async def test_a_passing_is_found_and_is_nobodys_excuse(store):
     ("earlier", "later", "passes"),
     [
         (60.0, 60.0, True),  # ties count
-        (60.0, 59.0, False),  # strictly smaller may overtake
+        (60.0, 59.0, False),  # a strictly smaller job may pass
         (60.0, None, True),
         (None, 60.0, False),
-        (None, None, False),  # without a size nobody is passed
+        (None, None, False),  # a job without a size cannot be passed
     ],
 )
-async def test_sizes(store, earlier, later, passes):
+async def test_passing_depends_on_the_sizes_of_both_jobs(store, earlier, later, passes):
     second = a_job(2, size=later)
     await keep(store, a_job(1, size=earlier), second)
     await complete(store, second, departure=3)
     assert (await store.passings(SchedulerSettings())).passings == passes
 
 
-async def test_excuses(store):
+async def test_exemptions_excuse_a_passing(store):
     await keep(store, a_job(1), a_job(2))
     await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "paused")]})
     report = await store.passings(SchedulerSettings())
@@ -74,10 +74,10 @@ async def test_job_outside_the_order_neither_passes_nor_is_passed(store):
     again = a_job(4, order=Order.NONE)
     await keep(store, again, a_job(5))
     await complete(store, a_job(5), 10)
-    assert (await store.passings(SchedulerSettings())).passings == 0, "the job passed is outside the order"
+    assert (await store.passings(SchedulerSettings())).passings == 0, "the passed job is outside the order"
 
 
-async def test_others_jobs_may_be_passed_where_the_order_holds_among_each_users(store):
+async def test_jobs_of_other_users_may_be_passed_under_order_within_users(store):
     later = a_job(3, owner="ann", within=OrderWithin.USER)
     await keep(store, a_job(1, owner="ann"), a_job(2, owner="bob"), later)
     await complete(store, later, 5)
@@ -85,7 +85,7 @@ async def test_others_jobs_may_be_passed_where_the_order_holds_among_each_users(
     assert (report.passings, report.excused) == (1, {"other-user": 1})
 
 
-async def test_an_excuse_from_before_a_retry_does_not_count(store):
+async def test_exemption_from_before_a_retry_does_not_count(store):
     await keep(store, a_job(1), a_job(2))
     await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "stalled", 260.0)]})
     again = a_job(2, arrival=6)
@@ -96,15 +96,15 @@ async def test_an_excuse_from_before_a_retry_does_not_count(store):
 
 
 @pytest.mark.parametrize(("until", "excused"), [(None, True), (250.0, True), (249.0, False)])
-async def test_what_was_released_after_the_earlier_job_had_been_resumed_is_not_excused(store, until, excused):
+async def test_job_released_after_the_end_of_a_pause_is_not_excused(store, until, excused):
     await keep(store, a_job(1), a_job(2))
     await keep(store, a_job(1, cursor=1), new=False, told_by_wings={Exemption: [Exemption(1, 240.0, "paused")]})
     await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "paused", until)]})
     assert (await store.passings(SchedulerSettings())).passings == (not excused)
 
 
-async def test_a_job_that_waits_for_others_is_not_in_the_grid(store):
-    """Nor was one that was cancelled while it waited."""
+async def test_job_waiting_for_dependencies_is_not_in_the_grid(store):
+    """A job cancelled while it waited was never in the grid either."""
     waiting = a_job(1, arrival=0, size=1.0, state=JobState.WAITING, waiting_for=(9,))
     given_up = a_job(2, arrival=0, size=1.0, state=JobState.CANCELLED, departure=9)
     await keep(store, waiting, given_up, a_job(3, arrival=3, size=60.0))
@@ -119,7 +119,7 @@ def weight_of(job: Job) -> float:
 
 
 def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
-    """The definition, word by word."""
+    """Return all passings by the definition, as pairs (job, passed job)."""
     return {
         (b.id, a.id)
         for a in jobs
@@ -132,7 +132,7 @@ def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Job]]:
-    """Jobs arrive and leave in any order, some never: what each step completes."""
+    """Generate jobs that arrive and leave in any order, some never; yield the completions of each step."""
     count = draw(st.integers(1, 7))
     moments = draw(st.permutations([(job, end) for job in range(1, count + 1) for end in (False, True)]))
     ends = st.sampled_from([JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, None])
@@ -155,7 +155,7 @@ def histories(draw: st.DrawFn) -> list[list[Job]]:
 
 
 async def audited(database: Database, steps: list[list[Job]]) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """What the audit finds step by step, and what the recheck finds at the end."""
+    """Return the findings of the audit step by step, and of the recheck at the end."""
     writer = Writer(database.write)
     for table in (tables.passings, tables.audits, tables.jobs):
         await database.write(lambda connection, table=table: connection.execute(delete(table)))

@@ -1,4 +1,4 @@
-"""The drill: a backup while the master goes on, the loss of everything, a restore, and the life after it."""
+"""The drill: a backup during operation, a total loss, a restore, and operation after it."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ NAME = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def lost(tmp_path, capsys):
-    """A backup of a data folder that is no longer there: (the backup, the folder)."""
+    """Return a backup and the path of its data folder, which is deleted."""
     folder, kept = tmp_path / "master", tmp_path / "backups" / "monday"
     blob = folder / "files" / NAME[:2] / NAME[2:]
     for private in (folder / "tokens" / "admin", folder / "certificates" / "ca.key", folder / "files/incoming/half"):
@@ -45,7 +45,7 @@ def lost(tmp_path, capsys):
     return kept, folder
 
 
-def test_the_drill(lost):
+def test_restored_master_continues_after_a_total_loss(lost):
     kept, folder = lost
     assert restore.main([str(kept), "--data-dir", str(folder)]) == 0
     assert (folder / "tokens" / "admin").read_text() == (folder / "certificates" / "ca.key").read_text() == "secret"
@@ -67,7 +67,7 @@ def test_the_drill(lost):
     assert asyncio.run(check(url)) == []
 
 
-def test_nothing_is_overwritten_and_nothing_changed_is_restored(lost, capsys):
+def test_restore_neither_overwrites_files_nor_accepts_a_changed_backup(lost, capsys):
     kept, folder = lost
     (kept / "tokens" / "admin").write_text("another")
     assert restore.main([str(kept), "--data-dir", str(folder)]) == 2
@@ -83,7 +83,7 @@ def test_nothing_is_overwritten_and_nothing_changed_is_restored(lost, capsys):
     assert "there is no database" in capsys.readouterr().err
 
 
-def test_a_file_that_rotted_is_named(lost, tmp_path, capsys):
+def test_damaged_file_of_a_backup_is_named(lost, tmp_path, capsys):
     kept, folder = lost
     assert restore.main([str(kept), "--data-dir", str(folder)]) == 0
     (folder / "files" / NAME[:2] / NAME[2:]).write_bytes(b"rotten")
@@ -91,8 +91,8 @@ def test_a_file_that_rotted_is_named(lost, tmp_path, capsys):
     assert f"files/{NAME[:2]}/{NAME[2:]} was damaged" in capsys.readouterr().err
 
 
-async def test_a_database_that_other_tools_restored_is_told_so(url):
-    """As PostgreSQL is."""
+async def test_restore_marks_a_database_restored_by_other_tools(url):
+    """PostgreSQL databases are restored by their own tools."""
     async with open_store(url) as store:
         before = store.life
         await relive(store, log_of(7, turns=2))

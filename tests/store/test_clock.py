@@ -1,4 +1,4 @@
-"""A master whose clock stood ten days ahead, and is set right: nothing waits for ten days to pass."""
+"""A master whose clock was ten days ahead and is corrected does not wait for ten days."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NO_TIMES = {
 }
 
 
-def test_each_column_of_fractions_is_a_time_or_known_as_none():
+def test_each_float_column_is_a_time_or_listed_as_another_quantity():
     for table in metadata.sorted_tables:
         times = {column.name for column in times_of(table)}
         fractions = {column.name for column in table.columns if isinstance(column.type, Double)}
@@ -65,7 +65,7 @@ def test_each_column_of_fractions_is_a_time_or_known_as_none():
             assert not times & NO_TIMES, table.name
 
 
-async def test_all_rows_keep_their_order_and_the_scheduler_goes_on(sqlite_url):
+async def test_clock_correction_keeps_the_order_of_all_times(sqlite_url):
     async with open_store(sqlite_url) as store:
         await relive(store, log_of(7, turns=60))
         before, ahead = await times(store), (await store.snapshot()).grid.now
@@ -74,9 +74,9 @@ async def test_all_rows_keep_their_order_and_the_scheduler_goes_on(sqlite_url):
         assert await store.set_clock_right(now) == lead_s
         after, snapshot = await times(store), await store.snapshot()
         assert snapshot.grid.now == pytest.approx(now)
-        assert len(before) > 50, "otherwise this shows nothing"
+        assert len(before) > 50, "enough times for a meaningful test"
         pairs = sorted(zip(before, after, strict=True))
-        assert [new for _, new in pairs] == sorted(after), "the rule rises everywhere"
+        assert [new for _, new in pairs] == sorted(after), "the correction is monotonic"
         for old, new in pairs:
             assert (
                 min(old, now - SQUEEZED_S) <= new <= now + 0.001
@@ -91,7 +91,7 @@ async def test_all_rows_keep_their_order_and_the_scheduler_goes_on(sqlite_url):
 
 
 async def times(store):
-    """All times of the rows, in an order that does not depend on them."""
+    """Return all times in the rows, in an order independent of their values."""
 
     def work(connection):
         found = []
@@ -104,7 +104,7 @@ async def times(store):
     return await store._read(work)
 
 
-async def test_a_master_that_was_ahead_tells_the_right_time_again(tmp_path, monkeypatch):
+async def test_master_reports_the_right_time_after_a_correction(tmp_path, monkeypatch):
     wall = SimpleNamespace(ahead_s=TEN_DAYS_S)
     clock = SimpleNamespace(time=lambda: time.time() + wall.ahead_s, monotonic=time.monotonic)
     with monkeypatch.context() as patched:
@@ -129,7 +129,7 @@ async def has_ended(master, job):
     return (await master.get(f"/jobs/{job}"))["finished_at"] is not None
 
 
-async def test_a_clock_that_is_set_back_has_the_master_start_over(tmp_path, monkeypatch):
+async def test_master_restarts_when_its_clock_is_set_back(tmp_path, monkeypatch):
     wall = SimpleNamespace(ahead_s=TEN_DAYS_S)
     clock = SimpleNamespace(time=lambda: time.time() + wall.ahead_s, monotonic=time.monotonic)
     monkeypatch.setattr(engine, "time", clock)

@@ -1,4 +1,4 @@
-"""What was acknowledged is found again, however its master ended; and the next master goes on from there."""
+"""Acknowledged jobs survive any end of their master, and the next master continues with them."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "tests.store.master_in_a_process"]
 
 
 async def look(url: str) -> tuple[int, list[str]]:
-    """Jobs in the database, and what its own check says."""
+    """Return the jobs in the database, and the result of its own check."""
     async with writing(parse_url(url)) as write:
         jobs = await write(lambda connection: connection.scalar(select(func.count()).select_from(tables.jobs)))
         verdict = await write(lambda connection: connection.scalars(text("PRAGMA integrity_check")).all())
@@ -33,7 +33,7 @@ async def goes_on(url: str) -> None:
     assert await check(url) == []
 
 
-async def test_kill_9_while_writing(sqlite_url):
+async def test_acknowledged_jobs_survive_sigkill_during_writes(sqlite_url):
     with subprocess.Popen([*COMMAND, sqlite_url], stdout=subprocess.PIPE, text=True, cwd=ROOT) as master:
         acknowledged = [int(job) for _ in range(20) for job in master.stdout.readline().split()]
         master.kill()
@@ -45,7 +45,7 @@ async def test_kill_9_while_writing(sqlite_url):
     await goes_on(sqlite_url)
 
 
-async def test_a_file_that_may_not_grow_stops_the_master(sqlite_url):
+async def test_master_stops_when_its_file_cannot_grow(sqlite_url):
     limit = str(2**20)
     done = subprocess.run([*COMMAND, sqlite_url, limit], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 3, done.stderr

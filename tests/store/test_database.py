@@ -1,4 +1,4 @@
-"""Where transactions are carried out: short ones at once if that is quick, others in a thread; not two at a time."""
+"""Where transactions run: short ones in the event loop while that is fast, others in a thread, one at a time."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ def where(connection):
 
 @pytest.fixture
 def takes(monkeypatch):
-    """From now on, so many seconds pass whenever somebody looks at the clock."""
+    """Return a function that sets how many seconds pass at each reading of the clock."""
 
     def take(seconds):
         times = accumulate(repeat(seconds))
@@ -28,12 +28,12 @@ def takes(monkeypatch):
     return take
 
 
-async def test_after_a_quick_transaction_the_next_does_without_a_thread(sqlite_url, takes):
+async def test_short_transaction_runs_without_a_thread_after_a_fast_one(sqlite_url, takes):
     takes(database.QUICK_S / 2)
     async with writing(parse_url(sqlite_url)) as write:
         assert await write(where, is_short=True) == threading.get_ident()
-        assert await write(where) != threading.get_ident()  # it may be long
-        takes(2 * database.QUICK_S)  # a disk that has become slow blocks the loop once
+        assert await write(where) != threading.get_ident()  # not marked as short
+        takes(2 * database.QUICK_S)  # a slow disk blocks the loop once
         assert await write(where, is_short=True) == threading.get_ident()
         assert await write(where, is_short=True) != threading.get_ident()
         takes(database.QUICK_S / 2)
@@ -41,7 +41,7 @@ async def test_after_a_quick_transaction_the_next_does_without_a_thread(sqlite_u
         assert await write(where, is_short=True) == threading.get_ident()
 
 
-async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlite_url, takes):
+async def test_transaction_waits_for_a_cancelled_one_to_finish(sqlite_url, takes):
     takes(2 * database.QUICK_S)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -67,7 +67,7 @@ async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlit
         assert await next_one != threading.get_ident()
 
 
-async def test_who_no_longer_waits_for_a_transaction_does_not_end_the_connection_that_has_the_lock(postgres_url):
+async def test_cancelled_waiter_keeps_the_connection_that_has_the_lock(postgres_url):
     url, lock = parse_url(postgres_url), text("SELECT pg_advisory_lock(1)")
 
     def own_process(connection):
@@ -88,7 +88,7 @@ async def test_who_no_longer_waits_for_a_transaction_does_not_end_the_connection
         assert await write(own_process) == before
 
 
-async def test_what_waits_behind_a_lost_connection_is_not_written_by_another_one_without_the_lock(postgres_url):
+async def test_transactions_behind_a_lost_connection_fail_without_the_lock(postgres_url):
     url = parse_url(postgres_url)
     end = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :of")
     async with writing(url) as other, writing(url, exclusive=True) as write:
@@ -99,7 +99,7 @@ async def test_what_waits_behind_a_lost_connection_is_not_written_by_another_one
     assert [(type(one), one.is_passing) for one in lost] == [(StoreBroken, True)] * 2
 
 
-async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):
+async def test_error_rolls_a_transaction_back(sqlite_url, takes):
     takes(database.QUICK_S / 2)
 
     def fails(connection):
@@ -113,7 +113,7 @@ async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):
         await write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (x)"))
 
 
-async def test_a_look_sees_what_is_committed_and_does_without_a_thread_while_it_is_quick(sqlite_url, takes):
+async def test_fast_reads_see_committed_rows_without_a_thread(sqlite_url, takes):
     takes(database.QUICK_S / 2)
     async with open_database(parse_url(sqlite_url)) as opened:
         assert await opened.look(where, is_short=True) == threading.get_ident()
@@ -127,7 +127,7 @@ async def test_a_look_sees_what_is_committed_and_does_without_a_thread_while_it_
             await opened.look(lambda connection: connection.exec_driver_sql("DROP TABLE t"))
 
 
-async def test_free_pages_are_given_back(sqlite_url):
+async def test_free_pages_are_returned_to_the_file_system(sqlite_url):
     async def pages():
         return await store._read(lambda c: c.scalar(text("SELECT page_count FROM pragma_page_count()")))
 

@@ -1,4 +1,4 @@
-"""Work in threads: who waits for it goes on at once, and all is done in order, whether somebody waits or not."""
+"""Work in threads: waiters resume at once, and all work is done in order, even without a waiter."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ def fails():
     raise ZeroDivisionError
 
 
-async def test_who_waits_goes_on_in_the_call_that_brings_the_result():
+async def test_waiter_resumes_in_the_call_that_delivers_the_result():
     loop, heard = asyncio.get_running_loop(), []
     errand = Errand(loop=loop)
 
@@ -30,7 +30,7 @@ async def test_who_waits_goes_on_in_the_call_that_brings_the_result():
         heard.append(await errand)
 
     waiting = asyncio.create_task(wait())
-    await asyncio.sleep(0)  # it waits
+    await asyncio.sleep(0)  # let it start to wait
     loop.call_soon(lambda: (errand.bring("result", None), heard.append("who came after it")))
     await waiting
     await asyncio.sleep(0)
@@ -41,13 +41,13 @@ async def test_work_is_done_in_another_thread(errands):
     assert await errands.give(threading.get_ident) != threading.get_ident()
 
 
-async def test_an_error_is_raised_where_it_is_waited_for_and_the_thread_goes_on(errands):
+async def test_error_is_raised_in_the_waiter_and_the_thread_continues(errands):
     with pytest.raises(ZeroDivisionError):
         await errands.give(fails)
     assert await errands.give(lambda: "on") == "on"
 
 
-async def test_what_nobody_waits_for_any_more_is_done_before_what_comes_after(errands):
+async def test_cancelled_work_is_done_before_later_work(errands):
     gate, done = threading.Event(), []
 
     async def wait():
@@ -65,7 +65,7 @@ async def test_what_nobody_waits_for_any_more_is_done_before_what_comes_after(er
     assert errands.under_way == 0
 
 
-async def test_what_was_given_is_done_at_the_close():
+async def test_close_waits_for_all_work():
     done = []
     errands = Errands(done.append, 2)
     for number in range(10):

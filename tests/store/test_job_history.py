@@ -1,4 +1,4 @@
-"""Ledgers with what came late, what became of ended jobs, and forecasts held against completions."""
+"""Accounts including late results, explanations of ended jobs, and forecasts compared with completions."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, kee
 DONE = {"state": JobState.SUCCEEDED, "started_at": 130.0, "finished_at": 190.0, "succeeded": 3}
 
 
-async def test_a_late_result_is_put_right_in_the_ledger(store):
+async def test_late_result_corrects_the_accounts(store):
     job = a_job(useful_cpu_ms=5000, lost_cpu_ms=8000, replicated_cpu_ms=1500, won_cpu_ms=500)
     lost = an_attempt(1, state=AttemptState.LOST, assumed_cpu_ms=8000)
     await keep(store, job, a_task(1), lost)
@@ -24,7 +24,7 @@ async def test_a_late_result_is_put_right_in_the_ledger(store):
     assert (after.lost_cpu_s, after.wasted_cpu_s) == (0.0, 6.5)
 
 
-async def test_the_votes_of_a_quorum_are_of_use_in_the_history_and_a_losing_replica_is_not(store):
+async def test_history_counts_votes_of_a_quorum_but_no_losing_replica(store):
     await keep(store, a_job(1), a_task(1), a_task(2), a_worker("ant"))
     await keep(
         store,
@@ -38,7 +38,7 @@ async def test_the_votes_of_a_quorum_are_of_use_in_the_history_and_a_losing_repl
         assert (line.useful_cpu_s, line.wasted_cpu_s, line.replicated_cpu_s) == (7.0, 8.0, 8.0), subject
 
 
-async def test_why_a_job_took_so_long(store):
+async def test_ended_job_explains_its_duration(store):
     first = a_job(1, departure=5, **DONE | {"finished_at": 180.0})
     job = a_job(2, entered_at=115.0, arrival=4, departure=6, held_at=150.0, released_at=180.0, mismatches=1, **DONE)
     waiting = a_job(3, arrival=0, waiting_for=(2,), state=JobState.WAITING)
@@ -65,7 +65,7 @@ async def test_why_a_job_took_so_long(store):
     assert (await store.jobs.view(3)).waiting_for == [2]
 
 
-async def test_forecasts_are_judged_when_their_job_has_completed(store):
+async def test_forecasts_are_compared_when_their_job_completes(store):
     said = ToldEta(1, 1, 0, 100.0, 150.0, 200.0, 50.0, 100.0)
     job = a_job()
     await keep(store, job, a_job(2))
@@ -79,11 +79,11 @@ async def test_forecasts_are_judged_when_their_job_has_completed(store):
         (0, 150.0, 190.0),
         (25, 150.0, 190.0),
     }
-    await keep(store, replace(job, arrival=7, departure=8, **DONE), new=False)  # retried: it is another one
+    await keep(store, replace(job, arrival=7, departure=8, **DONE), new=False)  # a retried job counts as another job
     assert await store.eta_records.judged() == []
 
 
-def test_failures_that_are_in_no_group_are_counted_all_the_same():
+def test_failures_outside_the_groups_are_counted():
     groups = [FailureGroup(3, f"no {word}", 2, example) for example, word in enumerate("abcdefg", 1)]
     assert [reason.count for reason in failure_reasons(1, 20, groups)] == [2, 2, 2, 2, 2, 4, 6]
     assert [reason.count for reason in failure_reasons(1, 14, groups)] == [2, 2, 2, 2, 2, 4]

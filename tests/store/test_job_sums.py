@@ -1,4 +1,4 @@
-"""Sums of large jobs: they say what the attempts say, whatever happens in whatever order, and go with their job."""
+"""Sums of large jobs: they always equal the sums of the attempts, and are deleted with their job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUBJECTS = ("user", "worker", "job")
 
 @pytest.fixture(autouse=True, scope="module")
 def small():
-    """Every job is large, and has pieces of two tasks."""
+    """Treat every job as large, with pieces of two tasks."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(job_sums, "LARGE", 1)
         monkeypatch.setattr(job_sums, "PIECE", 2)
@@ -46,8 +46,8 @@ async def pieces(store):
     return await store._read(job_sums.known_pieces)
 
 
-async def told(store, windows):
-    """All that is told of usage in these windows, and of the history of each job."""
+async def usage_shown(store, windows):
+    """Return the usage shown for these windows, and the history of each job."""
     lines = {(by, *window): await store.usage.by(by, *window, 1000) for by in SUBJECTS for window in windows}
     numbers = await store._read(lambda connection: list(connection.scalars(select(jobs.c.id))))
     said = {key: {line.subject: line.model_dump() for line in found} for key, found in lines.items()}
@@ -55,12 +55,12 @@ async def told(store, windows):
     return said, [{**(story.pop("slowest") or {}), **story} for story in stories]
 
 
-async def check_told(store, windows):
-    """With sums, the same is told as by attempts alone."""
-    usage, stories = await told(store, windows)
+async def check_usage(store, windows):
+    """Check that usage with sums equals usage from attempts alone."""
+    usage, stories = await usage_shown(store, windows)
     with pytest.MonkeyPatch.context() as off:
         off.setattr(job_sums, "LARGE", 10**9)
-        of_attempts, stories_of_attempts = await told(store, windows)
+        of_attempts, stories_of_attempts = await usage_shown(store, windows)
     for key, lines in of_attempts.items():
         assert usage[key].keys() == lines.keys(), key
         for subject, line in lines.items():
@@ -70,7 +70,7 @@ async def check_told(store, windows):
 
 
 async def check_windows(store, windows):
-    """With sums, the same bars are shown, the latest of them included, and the same attempts have begun."""
+    """Check that sums change neither the bars shown, including the latest, nor the attempts begun."""
     for job in await store._read(lambda connection: list(connection.scalars(select(jobs.c.id)))):
         for limit in (1, 2, 4, 1000):
             found = [await store.timelines.window(*window, of=Chosen(job), limit=limit) for window in windows]
@@ -86,7 +86,7 @@ async def check_windows(store, windows):
 
 
 async def check_kept(store):
-    """The sums that are kept are those of the attempts as they are now."""
+    """Check that the stored sums are those of the current attempts."""
 
     def compare(connection):
         for row in connection.execute(select(kept)).all():
@@ -106,7 +106,7 @@ async def windows_of(store, random):
 
 @settings(PATIENT, max_examples=tried(2, 120))
 @given(seed=st.integers(0, 10**6))
-def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
+def test_sums_always_equal_the_sums_of_the_attempts(runner, seed):
     async def live(url: str) -> None:
         random, log = Random(seed), lived_through(seed, turns=40).store.log
         async with open_store(url) as store:
@@ -117,16 +117,16 @@ def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
                     scheduler = Scheduler(await store.snapshot())
                 summing = asyncio.create_task(store.job_sums.sum_next())
                 for _ in range(random.randrange(8)):
-                    await asyncio.sleep(0)  # so that the step comes at any moment of it
+                    await asyncio.sleep(0)  # let the step start at any point of the summing
                 await store.commit(batch, scheduler.step(batch.events, batch.now))
                 await summing
                 if number % 20 == 0:
                     await check_kept(store)
             windows = await windows_of(store, random)
-            await check_told(store, windows)
+            await check_usage(store, windows)
             await sum_up(store)
             await check_kept(store)
-            await check_told(store, windows)
+            await check_usage(store, windows)
             await check_windows(store, windows)
 
     with TemporaryDirectory() as folder:
@@ -134,7 +134,7 @@ def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
 
 
 async def filled(store):
-    """A job of five tasks, three pieces: with votes, a replica that won, what failed, what is lost."""
+    """A job of five tasks in three pieces: with votes, a winning replica, failed and lost attempts."""
     over = {"state": JobState.SUCCEEDED, "started_at": 1.0, "finished_at": 90.0, "departure": 1, "succeeded": 5}
     done = [a_task(number, state=TaskState.SUCCEEDED) for number in range(1, 6)]
     await keep(store, a_job(1, 5, **over), a_worker("ant"), a_worker("bee"), *done)
@@ -152,66 +152,66 @@ async def filled(store):
 
 
 LATE = Result(AttemptId(1, 2, 1), Outcome.SUCCEEDED, 0, cpu_s=6.5)
-"""Of the attempt that is lost, which is in the first piece."""
+"""The late result of the lost attempt, which is in the first piece."""
 WINDOWS = [(0.0, 1e9), (0.0, 11.0), (11.0, 35.0), (20.0, 80.0), (81.0, 99.0)]
 
 
-async def test_what_is_told_is_the_same_on_either_database(url):
+async def test_usage_is_the_same_on_either_database(url):
     async with open_store(url) as store:
         await filled(store)
         await keep(store, a_job(2, 2, owner="ben"), a_task(1, 2), an_attempt(1, 2, **ended(ended_at=15.0)))
-        await check_told(store, WINDOWS)
+        await check_usage(store, WINDOWS)
         await sum_up(store)
-        assert await pieces(store) == [(1, 0), (1, 1), (1, 2)], "the second job is not over"
+        assert await pieces(store) == [(1, 0), (1, 1), (1, 2)], "the second job has not ended"
         await check_kept(store)
-        await check_told(store, WINDOWS)
+        await check_usage(store, WINDOWS)
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(job_sums, "LARGE", 3)
-            await check_told(store, WINDOWS)  # a large job beside a small one
+            await check_usage(store, WINDOWS)  # a large job beside a small one
         await check_windows(store, [*WINDOWS, (0.0, 201.0), (200.0, 201.0), (200.5, 300.0)])
 
 
-async def test_a_late_result_makes_one_piece_wrong_for_the_next_master_too(url):
+async def test_late_result_invalidates_one_piece_across_a_restart(url):
     async with open_store(url) as store:
         await filled(store)
         await sum_up(store)
     async with open_store(url) as store:
         await keep(store, late=[("ant", LATE)])
         assert await pieces(store) == [(1, 1), (1, 2)]
-        await check_told(store, WINDOWS)
+        await check_usage(store, WINDOWS)
         await sum_up(store)
         assert len(await pieces(store)) == 3
         await check_kept(store)
-        await check_told(store, WINDOWS)
+        await check_usage(store, WINDOWS)
 
 
-async def test_what_goes_on_is_not_summed_up(store):
+async def test_unfinished_pieces_are_not_summed(store):
     await keep(store, a_job(1, 4), a_task(1, state=TaskState.SUCCEEDED), a_task(2), an_attempt(1, **ended()))
     await sum_up(store)
     assert await pieces(store) == []
     await keep(store, a_task(2, state=TaskState.SUCCEEDED), an_attempt(2, state=AttemptState.CANCELLING), new=False)
     await sum_up(store)
-    assert await pieces(store) == [], "an attempt is still being ended"
+    assert await pieces(store) == [], "an attempt is still being cancelled"
     await keep(store, an_attempt(2, **ended(state=AttemptState.CANCELLED)))
     await sum_up(store)
-    assert await pieces(store) == [(1, 0)], "the other tasks have not begun"
+    assert await pieces(store) == [(1, 0)], "the other tasks have not started"
 
 
-async def test_they_go_with_the_attempts(url):
+async def test_sums_are_deleted_with_the_attempts(url):
     async with open_store(url) as store:
         await filled(store)
         await sum_up(store)
         assert await store.shorten(1, 2, 500.0, await store.first_tasks(1))
         assert await pieces(store) == [(1, 0)]
         await check_kept(store)
-        await check_told(store, WINDOWS)
+        await check_usage(store, WINDOWS)
         await keep(store, forgotten_jobs=(1,))
         assert await pieces(store) == []
         assert not await store.job_sums.sum_next()
 
 
 async def sum_while(store, change):
-    """Sum up a piece, and have this happen between its being read and being kept."""
+    """Sum a piece, and run this between reading its rows and storing the sum."""
     read = store.job_sums._read
 
     async def slow(work, **more):
@@ -226,18 +226,18 @@ async def sum_while(store, change):
     await check_kept(store)
 
 
-async def test_what_is_deleted_meanwhile_is_not_summed_up(store):
+async def test_piece_deleted_while_it_is_summed_is_not_stored(store):
     await filled(store)
     await sum_while(store, store.shorten(1, 4, 500.0, await store.first_tasks(1)))
 
 
-async def test_what_changes_meanwhile_is_not_kept(store):
+async def test_piece_changed_while_it_is_summed_is_not_stored(store):
     await filled(store)
     await sum_while(store, keep(store, late=[("ant", LATE)]))
     assert (1, 0) not in await pieces(store)
 
 
-async def test_what_is_still_being_written_is_summed_up(store):
+async def test_sum_includes_rows_that_are_still_being_written(store):
     await filled(store)
     go_on, write = threading.Event(), store.job_sums._write
 
@@ -249,15 +249,15 @@ async def test_what_is_still_being_written_is_summed_up(store):
     async with asyncio.TaskGroup() as under_way:
         under_way.create_task(write(lambda connection: go_on.wait(60)))
         under_way.create_task(keep(store, late=[("ant", LATE)]))
-        await asyncio.sleep(0)  # now both are with the writer
+        await asyncio.sleep(0)  # let both reach the writer
         assert await store.job_sums.sum_next()
     assert await pieces(store) == [(1, 0)]
     await check_kept(store)
 
 
-async def test_a_clock_that_is_set_right_has_them_made_anew(store):
+async def test_clock_correction_discards_the_sums(store):
     await filled(store)
     await sum_up(store)
     assert await store.set_clock_right(50.0)
     assert await pieces(store) == []
-    await check_told(store, WINDOWS)
+    await check_usage(store, WINDOWS)

@@ -1,6 +1,6 @@
-"""Migrations lead to the tables that the code uses, up and down, with rows in them.
+"""Migrations, up and down and with rows, lead to the tables that the code uses.
 
-There is only the baseline yet; upgrades are tested with a throw-away second migration.
+So far there is only the baseline; upgrades are tested with a temporary second migration.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ async def on(url, work):
 
 
 def described(connection: Connection) -> dict[tuple[str, str], list[str]]:
-    """Return everything the database knows of its tables, in its own words."""
+    """Return the database's own description of its tables."""
     found = inspect(connection)
     tables = [name for name in found.get_table_names() if name != "alembic_version"]
     asked = {
@@ -51,7 +51,7 @@ def rows(connection: Connection) -> dict[str, list[str]]:
     return {table.name: sorted(map(repr, connection.execute(select(*table.c)))) for table in tables}
 
 
-async def test_migrations_make_the_tables_of_the_code(url):
+async def test_migrations_create_the_tables_of_the_code(url):
     await on(url, metadata.create_all)
     wanted = await on(url, described)
     await on(url, metadata.drop_all)
@@ -61,7 +61,7 @@ async def test_migrations_make_the_tables_of_the_code(url):
     assert await on(url, lambda c: compare_metadata(MigrationContext.configure(c, opts=options), metadata)) == []
 
 
-async def test_filled_database_goes_down_to_nothing_and_up_again(url):
+async def test_filled_database_migrates_down_to_empty_and_up_again(url):
     async with open_store(url) as store:
         await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
     await downgrade(parse_url(url), "base")
@@ -69,7 +69,7 @@ async def test_filled_database_goes_down_to_nothing_and_up_again(url):
     async with open_store(url) as store:
         await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
         assert (await store.jobs.page()).items[0].id == 1
-    async with open_store(url) as store:  # nothing to do this time
+    async with open_store(url) as store:  # already migrated
         assert (await store.jobs.page()).items[0].id == 1
 
 
@@ -95,7 +95,7 @@ async def test_next_release_keeps_every_row_up_and_down(url, tmp_path: Path, mon
     assert await on(url, described) == tables
 
 
-async def test_history_is_one_line_and_ends_with_todays_revision(url):
+async def test_migration_history_is_linear_and_ends_with_the_current_revision(url):
     steps = await on(url, scripts)
     assert [step.revision for step in reversed(steps)] == [f"{number:04}" for number in range(1, len(steps) + 1)]
     async with open_store(url):

@@ -1,4 +1,4 @@
-"""A database that cannot be used is refused with a sentence that helps."""
+"""An unusable database is refused with a helpful message."""
 
 import socket
 import subprocess
@@ -30,7 +30,7 @@ async def test_two_masters_cannot_share_a_database(url):
         pass
 
 
-async def test_an_empty_database_is_begun_only_where_it_may_be_new(url):
+async def test_empty_database_is_initialized_only_if_it_may_be_new(url):
     for _ in range(2):
         with pytest.raises(LooplineError, match="its database has no tables"):
             async with open_store(url, is_new=False):
@@ -41,7 +41,7 @@ async def test_an_empty_database_is_begun_only_where_it_may_be_new(url):
         pass
 
 
-async def test_a_database_with_two_names_is_refused(sqlite_url, tmp_path):
+async def test_database_file_with_two_hard_links_is_refused(sqlite_url, tmp_path):
     async with open_store(sqlite_url):
         pass
     other = tmp_path / "other.db"
@@ -53,7 +53,7 @@ async def test_a_database_with_two_names_is_refused(sqlite_url, tmp_path):
         pass
 
 
-async def test_a_master_whose_epoch_is_over_commits_nothing(postgres_url):
+async def test_master_of_an_old_epoch_cannot_commit(postgres_url):
     async with open_store(postgres_url) as store:
         await store.check()
         connection = await asyncpg.connect(postgres_url)
@@ -64,12 +64,12 @@ async def test_a_master_whose_epoch_is_over_commits_nothing(postgres_url):
         assert caught.value.is_passing
 
 
-async def test_a_master_that_was_silent_asks_before_it_says_anything(postgres_url, monkeypatch):
+async def test_master_checks_its_epoch_after_a_silence(postgres_url, monkeypatch):
     async with open_store(postgres_url) as store:
         assert store.is_sure
         monkeypatch.setattr(lock, "SILENT_FOR_S", -1.0)
         assert not store.is_sure
-        await store.confirm()  # nobody has taken over
+        await store.confirm()  # no other master has taken over
         async with open_store(postgres_url, standby=True) as other:
             with pytest.raises(StoreBroken, match="another master has taken over") as caught:
                 await store.confirm()
@@ -79,9 +79,9 @@ async def test_a_master_that_was_silent_asks_before_it_says_anything(postgres_ur
             await other.check()
 
 
-async def test_a_master_that_stopped_within_a_statement_is_silent(postgres_url, monkeypatch):
+async def test_master_suspended_within_a_statement_loses_its_lock(postgres_url, monkeypatch):
     async with open_store(postgres_url):
-        pass  # it makes the tables
+        pass  # creates the tables
     place, _, name = postgres_url.removeprefix("postgresql://loopline@").partition("/")
     host, _, port = place.partition(":")
     start = f"\0\3\0\0user\0loopline\0database\0{name}\0\0".encode()
@@ -90,7 +90,7 @@ async def test_a_master_that_stopped_within_a_statement_is_silent(postgres_url, 
         _until(stopped, b"Z\0\0\0\5I")
         stopped.sendall(_message(b"Q", f"SELECT pg_advisory_lock({lock._ADVISORY_KEY})\0".encode()))
         _until(stopped, b"Z\0\0\0\5I")
-        stopped.sendall(_message(b"P", b"one\0SELECT 1\0\0\0") + _message(b"H", b""))  # parsed; never executed
+        stopped.sendall(_message(b"P", b"one\0SELECT 1\0\0\0") + _message(b"H", b""))  # parsed, but not executed
         _until(stopped, b"1\0\0\0\4")
         monkeypatch.setattr(lock, "SILENT_FOR_S", -1.0)
         async with open_store(postgres_url, standby=True) as store:
@@ -109,7 +109,7 @@ def _until(connection, end):
         said += more
 
 
-async def test_a_master_that_is_heard_keeps_its_database(postgres_url):
+async def test_active_master_keeps_its_database(postgres_url):
     async with open_store(postgres_url) as store:
         with pytest.raises(LooplineError, match="another master is using"):
             async with open_store(postgres_url, standby=True):
@@ -121,13 +121,13 @@ async def test_a_master_that_is_heard_keeps_its_database(postgres_url):
     ("change", "knows", "is_another"),
     [
         ("commits = commits", True, False),
-        ("commits = commits - 1", True, True),  # what this master has committed is gone
-        ("server = 'another'", True, False),  # a fail-over, after which all is there
-        ("server = 'another'", False, True),  # nobody knows whether all is there
-        ("server = 'another', epoch = epoch + 1", True, True),  # another master wrote before
+        ("commits = commits - 1", True, True),  # this master's commits are lost
+        ("server = 'another'", True, False),  # a failover without loss
+        ("server = 'another'", False, True),  # a failover with unknown losses
+        ("server = 'another', epoch = epoch + 1", True, True),  # another master has written before
     ],
 )
-async def test_a_database_that_went_back_begins_another_life(postgres_url, change, knows, is_another):
+async def test_database_that_went_back_starts_another_life(postgres_url, change, knows, is_another):
     epoch = lock.Epoch()
     async with open_store(postgres_url, epoch=epoch) as store:
         await store.check()
@@ -139,7 +139,7 @@ async def test_a_database_that_went_back_begins_another_life(postgres_url, chang
         assert (store.life != before) == is_another
 
 
-async def test_a_server_says_who_it_is_to_any_user(postgres_url):
+async def test_any_user_can_read_the_identity_of_the_server(postgres_url):
     connection = await asyncpg.connect(postgres_url)
     await connection.execute("CREATE ROLE plain LOGIN; GRANT ALL ON SCHEMA public TO plain")
     async with open_store(postgres_url.replace("loopline@", "plain@")):
@@ -149,7 +149,7 @@ async def test_a_server_says_who_it_is_to_any_user(postgres_url):
     assert said.endswith("/00000001")
 
 
-async def test_the_lock_ends_with_its_process(sqlite_url):
+async def test_lock_ends_with_its_process(sqlite_url):
     program = f"""
 import asyncio, os
 from loopline_master.store import open_store
@@ -172,7 +172,7 @@ asyncio.run(main())
         ("loopline.db", "not a database URL"),
     ],
 )
-def test_a_url_that_names_no_fit_database(url, said):
+def test_unsupported_database_url_is_refused(url, said):
     with pytest.raises(LooplineError, match=said) as caught:
         parse_url(url)
     assert "for example" in caught.value.hint
@@ -187,7 +187,7 @@ def test_a_url_that_names_no_fit_database(url, said):
         ("postgresql://ann@[::1]:5432/grid", "postgresql://ann@[::1]:5432/grid"),
     ],
 )
-def test_urls_of_libpq(url, dsn):
+def test_libpq_urls_are_accepted(url, dsn):
     assert dsn_of(parse_url(url)) == dsn
 
 
@@ -195,17 +195,17 @@ def test_urls_of_libpq(url, dsn):
     ("state", "passes"),
     [
         ("57P01", True),  # the server is shutting down
-        ("57P03", True),  # it is starting
+        ("57P03", True),  # the server is starting
         ("08006", True),
         ("53300", True),
         ("57014", True),  # a statement took too long
-        ("25P03", True),  # a transaction did, whose master stood still
+        ("25P03", True),  # a transaction did: its master was suspended
         ("28P01", False),  # the password is wrong
         ("3D000", False),  # there is no such database
         ("53100", False),  # its disk is full
     ],
 )
-def test_what_a_person_must_mend_does_not_pass(state, passes):
+def test_errors_that_an_operator_must_fix_are_not_temporary(state, passes):
     said = Exception()
     said.sqlstate = state
     assert is_passing(DBAPIError("SELECT 1", {}, said)) == passes
@@ -213,13 +213,13 @@ def test_what_a_person_must_mend_does_not_pass(state, passes):
     assert not is_passing(ValueError())
 
 
-async def test_a_folder_that_is_not_there(tmp_path):
+async def test_missing_folder_is_refused(tmp_path):
     error = await refusal(f"sqlite:///{tmp_path}/nowhere/loopline.db")
     assert isinstance(error, StoreBroken)
     assert "the file cannot be opened" in error.message
 
 
-async def test_a_file_that_is_no_database(tmp_path):
+async def test_file_that_is_no_database_is_refused(tmp_path):
     file = tmp_path / "loopline.db"
     file.write_text("Dear diary, " * 1000)
     error = await refusal(f"sqlite:///{file}")
@@ -227,7 +227,7 @@ async def test_a_file_that_is_no_database(tmp_path):
     assert file.read_text().startswith("Dear diary")
 
 
-async def test_a_damaged_file(tmp_path):
+async def test_damaged_file_is_refused(tmp_path):
     file = tmp_path / "loopline.db"
     async with open_store(f"sqlite:///{file}"):
         pass
@@ -239,13 +239,13 @@ async def test_a_damaged_file(tmp_path):
     assert "backup" in error.hint
 
 
-async def test_a_server_that_does_not_answer():
+async def test_unreachable_server_is_reported():
     error = await refusal("postgresql://ann:secret@127.0.0.1:1/grid")
     assert error.code == "store_broken"
     assert "secret" not in error.message
 
 
-async def test_a_server_that_says_no(postgres):
+async def test_refusing_server_is_reported(postgres):
     error = await refusal(f"{postgres}/no_such_database")
     assert error.code == "store_broken"
     assert "no_such_database" in error.message

@@ -1,4 +1,4 @@
-"""Programs as they are stored, listed and forgotten; what workers did in the last hour."""
+"""Stored programs, their lists and deletion; the last hour of workers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def learn(store: Store, *programs: Program, forgotten: tuple[Program, ...]
     await store.commit(Batch(9.0), effects)
 
 
-async def test_a_program_comes_back_as_it_was(store: Store) -> None:
+async def test_program_is_loaded_as_it_was_stored(store: Store) -> None:
     kept = [a_program("a", 5.0, 1.0, 2.0), a_program("b")]
     await learn(store, *kept)
     assert (await store.snapshot()).programs == kept
 
 
-async def test_whatever_changes_of_a_program_is_written(store: Store) -> None:
+async def test_every_change_of_a_program_is_stored(store: Store) -> None:
     program = a_program("a", 5.0, 1.0, 2.0)
     await learn(store, program)
     for change in ({"used_at": 7.0}, {"runs": 3}, {"recorded": 4.0}, {"window": program.window[1:], "strange": 0}):
@@ -44,7 +44,7 @@ async def test_whatever_changes_of_a_program_is_written(store: Store) -> None:
         assert (await store.snapshot()).programs == [program], change
 
 
-async def test_what_is_forgotten_goes_and_may_be_learnt_anew(store: Store) -> None:
+async def test_forgotten_program_is_deleted_and_can_be_learned_again(store: Store) -> None:
     old, other = a_program("a", 5.0, 1.0), a_program("b", 6.0, 1.0)
     await learn(store, old, other)
     again = a_program("a", 7.0, 9.0)
@@ -52,7 +52,7 @@ async def test_what_is_forgotten_goes_and_may_be_learnt_anew(store: Store) -> No
     assert (await store.snapshot()).programs == [again]
 
 
-async def test_they_are_listed_the_latest_used_first_page_by_page(store: Store) -> None:
+async def test_programs_are_paged_by_their_latest_use(store: Store) -> None:
     await learn(store, *(a_program(name, at, 1.0) for name, at in zip("abcdefg", [3, 5, 5, 5, 5, 9, 1], strict=True)))
     names, cursor = [], None
     while True:
@@ -63,13 +63,13 @@ async def test_they_are_listed_the_latest_used_first_page_by_page(store: Store) 
     assert names == list("fbcdeag")
 
 
-async def test_a_list_may_be_of_one_owner_or_name(store: Store) -> None:
+async def test_programs_can_be_filtered_by_owner_and_name(store: Store) -> None:
     await learn(store, a_program("a"), a_program("b"), a_program("a", owner="bob"))
     assert [(p.owner, p.name) for p in (await store.programs.page(name="a")).items] == [("ann", "a"), ("bob", "a")]
     assert [(p.owner, p.name) for p in (await store.programs.page(owner="bob")).items] == [("bob", "a")]
 
 
-async def test_a_view_says_what_runs_have_shown(store: Store) -> None:
+async def test_view_of_a_program_summarizes_its_runs(store: Store) -> None:
     await learn(store, a_program("a", 5.0, 1.0, 2.0, 3.0), a_program("b"))
     view = (await store.programs.page(name="a")).items[0]
     assert (view.runs, view.wall_s, view.cpu_s, view.system_s, view.peak_memory_bytes) == (3, 2.0, 2.0, 0.5, 10**6)
@@ -78,14 +78,14 @@ async def test_a_view_says_what_runs_have_shown(store: Store) -> None:
     assert [run.work for run in view.latest] == [1.0, 2.0, 3.0]
 
 
-async def test_last_hour_has_the_share_that_tasks_used(store: Store) -> None:
+async def test_last_hour_shows_the_share_used_by_tasks(store: Store) -> None:
     now = time.time()
     done = ended(ended_at=now - 60, work=600.0, wall_s=300.0)
     await keep(
         store, a_worker("ant", session=3, offered=4), a_worker("bee"), a_job(), a_task(1), a_task(2), a_task(3)
     )
     lost = ended(ended_at=now - 60, accepted=False, state=AttemptState.CANCELLED, wall_s=100.0)
-    long = ended(ended_at=now - 60, work=7200.0, wall_s=7200.0)  # half of it was before
+    long = ended(ended_at=now - 60, work=7200.0, wall_s=7200.0)  # half of it was before the hour
     old = ended(ended_at=now - 4000, work=999.0)
     attempts = [an_attempt(1, **done), an_attempt(2, **long), an_attempt(3, **old), an_attempt(1, number=2, **lost)]
     await keep(store, *attempts, new=False)
@@ -99,10 +99,10 @@ async def test_last_hour_has_the_share_that_tasks_used(store: Store) -> None:
     bee = (await store.workers.page(last_hour=True)).items[1]
     assert bee.last_hour is not None
     assert (bee.last_hour.used, bee.last_hour.share) == (0.0, None)
-    assert (await store.workers.page()).items[0].last_hour is None, "only where asked for"
+    assert (await store.workers.page()).items[0].last_hour is None, "only on request"
 
 
-async def test_a_worker_says_what_is_known_of_it(store: Store) -> None:
+async def test_view_of_a_worker_shows_speed_queue_and_quarantine(store: Store) -> None:
     now = time.time()
     barred = {"quarantined_until": 9e9, "quarantine_reason": "task 1.1 failed there", "quarantines": 2, "health": 0.5}
     await keep(store, a_worker("ant", session=3, offered=2, work_done=300.0, work_s=50.0, **barred), a_job())

@@ -1,4 +1,4 @@
-"""What users are shown of jobs, tasks, attempts, workers and tokens."""
+"""Views of jobs, tasks, attempts, workers and tokens."""
 
 import asyncio
 from dataclasses import replace
@@ -20,7 +20,7 @@ SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
 
 
 async def everything(read, **filters):
-    """All pages of a list, two items each."""
+    """Return all pages of a list, with two items each."""
     items, cursor = [], None
     while True:
         page = await read(cursor=cursor, limit=2, **filters)
@@ -30,7 +30,7 @@ async def everything(read, **filters):
         cursor = page.next
 
 
-async def test_jobs_newest_first_by_state_and_owner(store):
+async def test_jobs_are_listed_newest_first_by_state_and_owner(store):
     await keep(store, *(a_job(n, owner="ann" if n % 2 else "bob") for n in range(1, 8)))
     await keep(store, *(a_job(n, owner="ann", state=JobState.RUNNING) for n in (3, 5)), new=False)
 
@@ -44,7 +44,7 @@ async def test_jobs_newest_first_by_state_and_owner(store):
     assert await ids(state=JobState.CANCELLED) == []
 
 
-async def test_jobs_by_a_label_that_they_need_in_either_database(url):
+async def test_jobs_are_filtered_by_a_required_label_in_either_database(url):
     def needs(*labels):
         return a_job().spec.model_copy(update={"requires": Requirements(labels=list(labels))})
 
@@ -56,8 +56,8 @@ async def test_jobs_by_a_label_that_they_need_in_either_database(url):
         assert [job.id for job in (await store.jobs.live_page(label="ssd")).items] == [1]
 
 
-async def test_live_jobs_in_the_order_of_their_arrival_with_totals(store):
-    """Job 1 was tried again, so it came last; jobs 3 and 4 wait outside the grid; job 5 is over."""
+async def test_live_jobs_are_listed_by_arrival_with_totals(store):
+    """Job 1 was retried, so it arrived last; jobs 3 and 4 wait outside the grid; job 5 has ended."""
     await keep(
         store,
         a_job(1, arrival=9, tasks=10, running=2, succeeded=3, failed=1, state=JobState.RUNNING, owner="bob"),
@@ -78,7 +78,7 @@ async def test_live_jobs_in_the_order_of_their_arrival_with_totals(store):
     assert (none.items, none.live) == ([], LiveTotals(in_grid=0, waiting=0, held=0, tasks_queued=0))
 
 
-async def test_a_jobs_counts_and_its_hold(store):
+async def test_job_view_shows_counts_and_hold(store):
     job = a_job(tasks=10, state=JobState.RUNNING, running=2, succeeded=3, failed=1, held_at=5.0)
     await keep(store, job)
     view = await store.jobs.detail(1)
@@ -96,13 +96,13 @@ async def test_a_jobs_counts_and_its_hold(store):
     assert (await store.jobs.view(2), await store.jobs.detail(2)) == (None, None)
 
 
-async def test_a_job_by_its_owners_key(store):
+async def test_job_is_found_by_its_owners_key(store):
     await keep(store, a_job(1, idempotency_key="k"), a_job(2, owner="bob", idempotency_key="k"), a_job(3), a_job(4))
     assert (await store.jobs.by_key("bob", "k")).id == 2
     assert await store.jobs.by_key("ann", "other") is None
 
 
-async def test_a_task_tells_of_its_winner_else_of_its_latest_attempt(store):
+async def test_task_view_describes_the_winning_or_latest_attempt(store):
     await keep(store, a_job(), a_task(1, attempts=2, state=SUCCEEDED, winner=1), a_task(2, attempts=2))
     await keep(
         store,
@@ -130,7 +130,7 @@ async def test_a_task_tells_of_its_winner_else_of_its_latest_attempt(store):
     assert await store.tasks.page(2) is None
 
 
-async def test_attempts_of_a_job_and_of_a_window_of_time(store):
+async def test_attempts_are_filtered_by_job_and_time(store):
     await keep(store, a_job(1), a_job(2), a_task(1), a_task(2), a_task(1, job=2))
     times = [(1, 1, 10.0, 20.0), (1, 2, 15.0, None), (2, 1, 30.0, 40.0), (1, 3, 30.0, 35.0)]
     for task, number, begin, end in times:
@@ -151,7 +151,7 @@ async def test_attempts_of_a_job_and_of_a_window_of_time(store):
     assert [str(attempt.id) for attempt in late] == ["2.1.1", "1.1.2", "1.1.3", "1.2.1"]
 
 
-async def test_output_of_the_winner_else_of_the_last_to_end(store):
+async def test_output_is_that_of_the_winner_or_the_last_to_end(store):
     task = TaskId(1, 1)
     await keep(store, a_job(), a_task(), an_attempt())
     assert await store.attempts.output(task, "stdout") is None
@@ -165,7 +165,7 @@ async def test_output_of_the_winner_else_of_the_last_to_end(store):
     assert (await store.attempts.output(task, "stderr"))[1].data == b""
 
 
-async def test_workers_and_what_they_have_in_hand(store):
+async def test_worker_view_shows_its_attempts(store):
     await keep(
         store, a_worker("ant", session=3, load=LOAD, offered=4), a_worker("bee", draining=True), a_worker("cat")
     )
@@ -182,8 +182,8 @@ async def test_workers_and_what_they_have_in_hand(store):
     assert await store.workers.detail("dog") is None
 
 
-async def test_many_who_read_results_leave_the_loop_to_others(store):
-    """Pages are made two at a time: who comes meanwhile waits for two, and whoever is cancelled goes at once."""
+async def test_many_readers_of_results_do_not_block_the_loop(store):
+    """Two pages are built at a time: other readers wait for these, and a cancelled reader leaves at once."""
     await keep(store, a_job(), a_task(state=SUCCEEDED, finished_at=300.0), an_attempt(**ended()))
     making, most, released = [0], [0], asyncio.Event()
 
@@ -210,7 +210,7 @@ async def _nothing(_output):
     return b""
 
 
-async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monkeypatch):
+async def test_results_are_in_order_of_their_ends_from_any_cursor(store, monkeypatch):
     monkeypatch.setattr("loopline_master.store.queries.result_queries.CHUNK", 2)
     order = [4, 2, 5, 1]
     await keep(store, a_job(tasks=6))
@@ -239,7 +239,7 @@ async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monk
     assert await store.results.ends(2, (0.0, 0)) == (None, True, [])
 
 
-async def test_the_value_of_a_function_comes_with_its_result(store):
+async def test_result_includes_the_value_of_a_function(store):
     value = Output(3, data=b"abc")
     task = a_task(1, state=SUCCEEDED, winner=1, finished_at=1.0)
     await keep(store, a_job(), task, an_attempt(**ended(value=value)))
@@ -251,7 +251,7 @@ async def test_the_value_of_a_function_comes_with_its_result(store):
     assert [result.value for result in found] == [value]
 
 
-async def test_retry_brings_all_that_did_not_succeed(store):
+async def test_retry_loads_all_tasks_that_did_not_succeed(store):
     job = a_job(tasks=9, state=JobState.FAILED, departure=7)
     rows = [a_task(n, state=FAILED if n in (3, 7) else SUCCEEDED) for n in (1, 2, 3, 4, 6, 7, 8)]
     await keep(store, job, *rows)
@@ -260,7 +260,7 @@ async def test_retry_brings_all_that_did_not_succeed(store):
     assert await store.retry_material(2) is None
 
 
-async def test_tokens(store):
+async def test_tokens_are_listed_and_revoked(store):
     tokens = [TokenView(id=f"t{n}", name="ann", role="user", created_at=float(n)) for n in range(3)]
     for token in tokens:
         await store.tokens.add(token, token.id * 32)
@@ -274,7 +274,7 @@ async def test_tokens(store):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 17, "nan@1", "1@1", "٣", "a\x00", "1.1.1.1", "2@1.1"])
-async def test_cursors_that_are_none(store, cursor):
+async def test_invalid_cursor_is_refused(store, cursor):
     await keep(store, a_job())
 
     async def one_result():
@@ -288,14 +288,14 @@ async def test_cursors_that_are_none(store, cursor):
         lambda: store.attempts.between(0.0, 1.0, cursor=cursor),
         one_result,
     ]
-    if "\x00" in cursor:  # any other text might name a worker or a token
+    if "\x00" in cursor:  # other texts could name a worker or a token
         reads += [lambda: store.workers.page(cursor=cursor), lambda: store.tokens.page(cursor=cursor)]
-    for read in reads[:-1] if cursor == "1@1" else reads:  # that one is a cursor of results
+    for read in reads[:-1] if cursor == "1@1" else reads:  # valid as a cursor of results
         with pytest.raises(LooplineError, match="not a cursor"):
             await read()
 
 
-async def test_failures_of_a_job_that_is_over_are_read_once_unless_they_may_change(store, monkeypatch):
+async def test_failures_of_an_ended_job_are_cached_until_a_retry(store, monkeypatch):
     def failing(job, state):
         told = {"state": state, "reason": "no data", "exit_code": 3, "ended_at": None}
         over = a_job(job, state=JobState.FAILED, finished_at=9.0, departure=job)
@@ -311,10 +311,10 @@ async def test_failures_of_a_job_that_is_over_are_read_once_unless_they_may_chan
         assert [(group.count, group.exit_code, group.reason) for group in first] == [(1, 3, "no data")]
         assert len(asked) == times + 1
     await keep(store, a_task(1, 1, SUCCEEDED, finished_at=10.0), new=False)
-    assert await store.failures.of_job(1, 10.0) == [], "it was retried"
+    assert await store.failures.of_job(1, 10.0) == [], "the job was retried"
 
 
-async def test_failures_that_differ_by_the_tasks_own_file_are_one_group(store):
+async def test_failures_that_differ_by_a_tasks_own_file_are_one_group(store):
     names = ["in/alpha.txt", "in/beta.txt", "in/gamma.txt"]
     reasons = ["cannot open in/alpha.txt", "cannot open beta.txt", "cannot open delta.txt"]
 
@@ -335,7 +335,7 @@ async def test_failures_that_differ_by_the_tasks_own_file_are_one_group(store):
         assert [(group.count, group.example) for group in groups] == [(2, 1), (1, 3)]
 
 
-def test_reason_without_the_tasks_own_parameters():
+def test_reason_is_grouped_without_the_tasks_own_parameters():
     own = {"line": "in/a.txt", "seed": 7, "mode": "fast"}
     assert without_own("open 'in/a.txt': no a.txt in breakfast", own) == "open '{line}': no {line} in breakfast"
     assert without_own("mode fast: in/a.txt.bak", {"mode": "fast"}) == "mode {mode}: in/a.txt.bak"

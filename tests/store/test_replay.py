@@ -1,4 +1,4 @@
-"""The event log convicts rows that were changed behind its back."""
+"""Replay of the event log detects rows changed outside of it."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def lived_once(tmp_path_factory):
 
 @pytest.fixture
 def lived(lived_once, sqlite_url):
-    """A life of twenty turns, in a copy of its own: to be tampered with."""
+    """A private copy of a life of twenty turns, for tampering."""
     shutil.copy(lived_once, parse_url(sqlite_url).database)
     return sqlite_url
 
@@ -55,7 +55,7 @@ def tamper(url, statement):
 
 @pytest.fixture
 def verdict(monkeypatch, capsys):
-    """Exit code and words of ``python -m loopline_master.store.replay``."""
+    """Return exit code and output of ``python -m loopline_master.store.replay``."""
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["replay", *arguments])
@@ -66,12 +66,12 @@ def verdict(monkeypatch, capsys):
     return run
 
 
-def test_rows_that_the_log_leads_to(lived, verdict):
+def test_unchanged_rows_match_the_log(lived, verdict):
     assert verdict(lived) == (0, "log and rows agree\n")
     assert verdict(parse_url(lived).database) == (0, "log and rows agree\n")
 
 
-def test_a_changed_row(lived, verdict):
+def test_changed_row_is_detected(lived, verdict):
     tamper(lived, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
     (found,) = asyncio.run(check(lived))
     assert (found.table, found.key, found.stored) == ("workers", ("ant",), {"offered": 77})
@@ -84,7 +84,7 @@ def test_a_changed_row(lived, verdict):
     assert (difference["table"], difference["stored"]) == ("workers", {"offered": 77})
 
 
-def test_a_row_too_few_and_a_row_too_many(lived):
+def test_missing_and_additional_rows_are_detected(lived):
     tamper(lived, delete(tables.specs).where(tables.specs.c.job == 1))
     (found,) = asyncio.run(check(lived))
     assert (found.table, found.key, found.stored) == ("specs", (1,), None)
@@ -93,7 +93,7 @@ def test_a_row_too_few_and_a_row_too_many(lived):
     assert Difference("exemptions", (1, 1.0, "odd"), odd, None) in asyncio.run(check(lived))
 
 
-def test_what_cannot_be_read(tmp_path, verdict):
+def test_missing_database_is_reported(tmp_path, verdict):
     for nothing in (tmp_path / "nothing.db", tmp_path):
         code, said = verdict(str(nothing))
         assert code == 2
@@ -116,7 +116,7 @@ def test_database_of_another_release_is_refused_with_a_hint(lived, verdict, tmp_
 
 @pytest.fixture
 def upgraded(sqlite_url, tmp_path, monkeypatch):
-    """Half of a life, an upgrade, and the other half; what the log says of the first is of a release that differs."""
+    """Half of a life, an upgrade, and the other half; the first half of the log is of a different release."""
     log = log_of(7, turns=40)
     half = max(at for at, line in enumerate(log) if b"master_started" in line)
     assert half > 10
@@ -133,14 +133,14 @@ def upgraded(sqlite_url, tmp_path, monkeypatch):
     return sqlite_url
 
 
-def test_an_upgraded_database_is_replayed_from_the_upgrade_on(upgraded, verdict):
+def test_upgraded_database_is_replayed_from_the_upgrade(upgraded, verdict):
     code, said = verdict(upgraded)
     assert code == 0, said
     assert said.startswith("from the checkpoint of ")
     tamper(upgraded, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
     assert [found.key for found in asyncio.run(check(upgraded))] == [("ant",)]
     tamper(upgraded, delete(tables.upgrades))
-    assert len(asyncio.run(check(upgraded))) > 1, "from its beginning, this log does not lead to these rows"
+    assert len(asyncio.run(check(upgraded))) > 1, "replayed from its start, this log gives other rows"
 
 
 @pytest.fixture(scope="module")
@@ -164,25 +164,25 @@ def bounded_once(tmp_path_factory):
 
 @pytest.fixture
 def bounded(bounded_once, sqlite_url):
-    """A life whose every start bounds the log to almost nothing: (the URL of a copy, entries that went, entries)."""
+    """A life whose starts trim the log: (URL of a copy, entries removed, entries)."""
     file, *counts = bounded_once
     shutil.copy(file, parse_url(sqlite_url).database)
     return sqlite_url, *counts
 
 
-def test_a_log_whose_beginning_was_forgotten_leads_to_the_same_rows(bounded, verdict):
+def test_log_without_its_beginning_gives_the_same_rows(bounded, verdict):
     url, gone, entries = bounded
     assert 0 < gone < entries
     with closing(sqlite3.connect(parse_url(url).database)) as connection:
         (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-        assert free < 10  # what the last commits have freed since
+        assert free < 10  # pages freed by the last commits
     code, said = verdict(url)
     assert code == 0, said
     tamper(url, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
     assert [found.key for found in asyncio.run(check(url))] == [("ant",)]
 
 
-def test_what_if_begins_where_the_log_does(bounded, capfdbinary):
+def test_what_if_starts_at_the_beginning_of_the_log(bounded, capfdbinary):
     url, gone, entries = bounded
     assert asyncio.run(replay._read(url, replay.write_events)) is None
     read = list(batches(capfdbinary.readouterr().out.splitlines(keepends=True)))
@@ -192,7 +192,7 @@ def test_what_if_begins_where_the_log_does(bounded, capfdbinary):
     assert not recording.tally.jobs.keys() & {job.id for job in read[0].jobs}
 
 
-async def test_a_young_log_is_kept_whole(sqlite_url):
+async def test_recent_log_is_not_trimmed(sqlite_url):
     log = log_of(7, turns=20)
     now = BATCH.validate_json(log[-1]).now
     async with open_store(sqlite_url) as store:
@@ -207,8 +207,8 @@ async def test_a_young_log_is_kept_whole(sqlite_url):
         assert await read(lambda connection: connection.scalar(text("PRAGMA auto_vacuum"))) == 2
 
 
-def test_a_log_that_is_bounded_while_the_master_runs_leads_to_the_same_rows(url, verdict):
-    """What is too old is forgotten a few entries at a time; what-if reads none of before the checkpoint."""
+def test_log_trimmed_while_the_master_runs_gives_the_same_rows(url, verdict):
+    """Old entries are removed in small steps; what-if reads no entry before the checkpoint."""
     log = log_of(15, turns=40)
 
     async def live():
@@ -239,7 +239,7 @@ def test_a_log_that_is_bounded_while_the_master_runs_leads_to_the_same_rows(url,
     assert [found.key for found in asyncio.run(check(url))] == [("ant",)]
 
 
-def test_what_if_begins_with_those_who_are_there():
+def test_what_if_starts_with_the_connected_workers():
     grid = Grid(policy="fair")
     grid.workers("ant", "bee")
     grid.leave("bee")

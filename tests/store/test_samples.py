@@ -1,4 +1,4 @@
-"""A sample a worker a minute, with the commit of the report that carries it; on either database."""
+"""One sample per worker and minute, in the commit of its report, on either database."""
 
 import pytest
 from sqlalchemy import func, select
@@ -36,7 +36,7 @@ async def points(store, since, until, worker=None, points=1000):
     ]
 
 
-async def test_the_first_report_of_each_minute_is_kept(store):
+async def test_first_report_of_each_minute_is_sampled(store):
     await reported(store, 100 * MINUTE + 1, "ant", spare_cpu=1.5)
     await reported(store, 100 * MINUTE + 20, "ant", spare_cpu=9.0)
     await reported(store, 101 * MINUTE, "ant", spare_cpu=2.5, in_use=True)
@@ -45,14 +45,14 @@ async def test_the_first_report_of_each_minute_is_kept(store):
     assert await points(store, 0, 200, "bee") == []
 
 
-async def test_many_report_in_one_step(store):
+async def test_reports_of_many_workers_in_one_step_are_sampled(store):
     await reported(store, 600.0, "ant", "bee", "cat")
     assert await points(store, 0, 20) == [(10, 3, 6.0, 12, 0, 0, 0)]
     await reported(store, 600.5, "ant", "bee", "dog")
     assert await points(store, 0, 20) == [(10, 4, 8.0, 16, 0, 0, 0)]
 
 
-async def test_a_worker_that_changed_without_a_report_is_not_sampled(store):
+async def test_worker_changed_without_a_report_is_not_sampled(store):
     worker = a_worker("ant", session=None, load=Load(4), reported_at=99 * MINUTE)
     await store.commit(Batch(100 * MINUTE), Effects(Grid(now=100 * MINUTE), workers={"ant": worker}))
     assert await points(store, 0, 200) == []
@@ -68,8 +68,8 @@ async def test_slots_in_use_are_those_of_the_rows_committed_with_it(store):
     assert await points(store, 0, 20, "ant") == [(10, 1, 0, 4, 3, 0, 1)]
 
 
-async def test_what_waits_at_a_worker_for_a_slot_is_not_in_one(store):
-    """Of four tasks one stands still in the slot; three were sent ahead, of which one has been called back."""
+async def test_prefetched_attempts_do_not_count_as_slots_in_use(store):
+    """One of four attempts is frozen in the slot; three are prefetched, and one of them is being retracted."""
     await keep(store, a_job(), *(a_task(number) for number in range(1, 5)))
     states = [AttemptState.FROZEN, AttemptState.PREFETCHED, AttemptState.PREFETCHED, AttemptState.RETRACTING]
     attempts = [an_attempt(n, state=state) for n, state in enumerate(states, start=1)]
@@ -77,10 +77,10 @@ async def test_what_waits_at_a_worker_for_a_slot_is_not_in_one(store):
     effects = Effects(Grid(now=600.0), workers={"ant": worker}, attempts={a.id: a for a in attempts})
     await store.commit(Batch(600.0), effects)
     assert await points(store, 0, 20, "ant") == [(10, 1, 0, 1, 1, 0, 1)]
-    assert (await store.workers.detail("ant")).slots_used == 1, "the list of workers says the same"
+    assert (await store.workers.detail("ant")).slots_used == 1, "the list of workers shows the same"
 
 
-async def test_the_grid_is_the_sum_and_long_times_are_means(store):
+async def test_samples_of_the_grid_are_sums_and_long_intervals_means(store):
     for minute in range(10):
         await reported(store, minute * MINUTE, "ant", spare_cpu=1.0 + minute)
         if minute < 6:
@@ -91,7 +91,7 @@ async def test_the_grid_is_the_sum_and_long_times_are_means(store):
     assert (found.every_s, found.at) == (240.0, [0.0, 240.0, 480.0])
 
 
-async def test_each_worker_has_its_own_means_with_gaps_where_nothing_is_known(store):
+async def test_each_worker_has_its_own_means_with_gaps(store):
     for minute in range(6):
         await reported(store, minute * MINUTE, "ant", spare_cpu=1.0 + minute)
     await reported(store, 4 * MINUTE + 1, "bee", spare_cpu=10.0)
@@ -101,14 +101,14 @@ async def test_each_worker_has_its_own_means_with_gaps_where_nothing_is_known(st
     assert found.used == [[0, 0, 0], [None, None, 0]]
 
 
-async def test_a_minute_sampled_before_a_restart_stays_as_it_is(url):
+async def test_minute_sampled_before_a_restart_is_not_sampled_again(url):
     for spare_cpu in (1.0, 2.0):
         async with open_store(url) as store:
             await reported(store, 300.0, "ant", spare_cpu=spare_cpu)
             assert await points(store, 0, 10, "ant") == [(5, 1, 1.0, 4, 0, 0, 0)]
 
 
-async def test_what_is_too_old_goes_a_little_at_a_time(store):
+async def test_old_samples_are_deleted_in_small_steps(store):
     async def kept():
         return await store._read(lambda c: c.scalar(select(func.count()).select_from(tables.samples)))
 
@@ -116,13 +116,13 @@ async def test_what_is_too_old_goes_a_little_at_a_time(store):
         await reported(store, minute * MINUTE, "ant")
     assert await kept() == 31
     await reported(store, 1000 * MINUTE, "ant")
-    assert await kept() == 22, "ten minutes at once"
+    assert await kept() == 22, "ten minutes in one step"
     for minute in range(1001, 1004):
         await reported(store, minute * MINUTE, "ant")
     assert await kept() == 4
 
 
-async def test_workers_whose_reports_are_in_no_commit_are_sampled_all_the_same(store):
+async def test_workers_with_reports_kept_back_are_sampled(store):
     await reported(store, 600.0, "ant", spare_cpu=1.0)
     loads = [(a_worker(name, session=1, offered=4), Load(4, 2.0)) for name in ("ant", "bee")]
     await store.sample(loads, 610.0)

@@ -1,4 +1,4 @@
-"""Tasks never started have no row, and yet are on every page where they belong."""
+"""Tasks never started have no row, but appear on the right pages."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Case:
     is_cancelled: bool
 
     def naive(self, state: TaskState | None) -> list[tuple[int, TaskState]]:
-        """All tasks, one by one."""
+        """Return the page from a list of all tasks."""
         absent = TaskState.CANCELLED if self.is_cancelled else TaskState.QUEUED
         every = [(number, self.rows.get(number, absent)) for number in range(1, self.task_count + 1)]
         return [task for task in every if state in (None, task[1])]
@@ -42,7 +42,7 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     task_count, is_cancelled = draw(st.integers(1, 30)), draw(st.booleans())
-    first = draw(st.integers(0, task_count))  # mostly, tasks are started in order
+    first = draw(st.integers(0, task_count))  # tasks mostly start in order
     others = draw(st.sets(st.integers(1, task_count), max_size=6))
     ended = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED]
     states = st.sampled_from(ended if is_cancelled else list(TaskState))
@@ -72,11 +72,11 @@ def many_jobs(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) 
 
 @given(case=cases(), state=st.sampled_from([None, *TaskState]), limit=st.integers(1, 12))
 @settings(max_examples=tried(15, 500), deadline=None)
-def test_pages_are_what_a_list_of_all_tasks_would_give(runner, many_jobs, case, state, limit):
+def test_pages_equal_those_of_a_list_of_all_tasks(runner, many_jobs, case, state, limit):
     assert runner.run(paged(many_jobs, case, state, limit)) == case.naive(state)
 
 
-async def test_the_pages_of_a_huge_job(url):
+async def test_pages_of_a_huge_job_include_tasks_without_rows(url):
     async with open_store(url) as store:
         await keep(store, a_job(tasks=1_000_000, running=2, succeeded=1))
         await keep(store, *(a_task(n, state=s) for n, s in ((1, "succeeded"), (2, "running"), (500_000, "running"))))

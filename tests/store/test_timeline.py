@@ -1,4 +1,4 @@
-"""Windows of time, on either database: what was there, whose, and the latest where there is too much."""
+"""Time windows on either database: their attempts, filters, and the limit to the latest ones."""
 
 from dataclasses import replace
 
@@ -34,13 +34,13 @@ def named(window):
     return [f"{row.job}.{row.task}" for row in window.bars]
 
 
-async def test_what_was_on_its_worker_at_some_time_of_a_window(filled):
+async def test_window_contains_the_attempts_that_overlap_it(filled):
     async def seen(since, until, limit=10, **filters):
         return named(await filled.timelines.window(since, until, limit=limit, of=Chosen(**filters)))
 
     assert await seen(0.0, 100.0) == ["1.1", "2.1", "1.2", "1.3"]
-    assert await seen(0.0, 12.0) == ["1.1"], "the end is not part of it"
-    assert await seen(20.0, 30.0) == ["1.1", "2.1", "1.2"], "the beginning is"
+    assert await seen(0.0, 12.0) == ["1.1"], "the window excludes its end"
+    assert await seen(20.0, 30.0) == ["1.1", "2.1", "1.2"], "the window includes its start"
     assert await seen(21.0, 31.0) == ["2.1", "1.2", "1.3"]
     assert await seen(95.0, 99.0) == ["1.2"]
     assert await seen(0.0, 100.0, worker="bee") == ["2.1"]
@@ -49,13 +49,13 @@ async def test_what_was_on_its_worker_at_some_time_of_a_window(filled):
     assert await seen(0.0, 100.0, owner="ben") == ["2.1"]
 
 
-async def test_of_too_much_the_latest(filled):
+async def test_window_beyond_its_limit_contains_the_latest_attempts(filled):
     window = await filled.timelines.window(0.0, 100.0, limit=3)
     assert (named(window), window.truncated) == (["2.1", "1.2", "1.3"], True)
     assert not (await filled.timelines.window(0.0, 100.0, limit=4)).truncated
 
 
-async def test_what_a_picture_shows_of_a_bar(filled):
+async def test_bar_has_the_fields_of_its_attempt(filled):
     window = await filled.timelines.window(0.0, 100.0, limit=10)
     assert window.names == {1: "job 1", 2: "job 2"}
     one, _, frozen, copy = window.bars
@@ -69,18 +69,20 @@ async def test_what_a_picture_shows_of_a_bar(filled):
     asked, first = an_attempt(2, number=3, asked=True, **vote), an_attempt(2, number=2, **vote)
     await keep(filled, *(replace(one, dispatched_at=51.0) for one in (asked, first)))
     votes = (await filled.timelines.window(51.0, 52.0, limit=10)).bars
-    assert [row.accepted for row in votes if row.number > 1] == [1, 1], "those of a quorum count, the first one, too"
+    assert [row.accepted for row in votes if row.number > 1] == [1, 1], (
+        "all votes of a quorum count as accepted, including the first"
+    )
     assert [row.wall_s for row in window.bars] == [one.wall_s, 0.0, 0.0, copy.wall_s]
 
 
-async def test_when_last_tasks_were_held(store):
+async def test_holds_of_last_tasks_are_listed(store):
     held = a_job(1, held_at=10.0)
     await keep(
         store,
         held,
         a_job(2, held_at=20.0, released_at=30.0),
         a_job(3),
-        a_job(4, held_at=25.0, finished_at=28.0),  # cancelled meanwhile
+        a_job(4, held_at=25.0, finished_at=28.0),  # cancelled during its hold
     )
 
     async def seen(since, until, **filters):
@@ -98,7 +100,7 @@ async def test_when_last_tasks_were_held(store):
     assert (await seen(0.0, 99.0))[0] == (1, 10.0, 40.0)
 
 
-async def test_names_of_many_jobs(store, monkeypatch):
+async def test_names_of_many_jobs_are_loaded_in_batches(store, monkeypatch):
     monkeypatch.setattr("loopline_master.store.queries.timeline_queries._NAMES_AT_ONCE", 2)
     await keep(store, *(a_job(n, held_at=1.0) for n in range(1, 6)))
     assert len((await store.timelines.window(0.0, 9.0, limit=10)).names) == 5

@@ -1,4 +1,4 @@
-"""A database with attempts under way is upgraded by the next release; its log is replayed from the upgrade on."""
+"""The next release upgrades a database with live attempts; its log is replayed from the upgrade."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _starts(line: bytes) -> bool:
 
 
 async def live_through_an_upgrade(url, folder):
-    """Write a database by this release, and by the next one after that. Return the entries of the log before."""
+    """Write a database with this release, then with the next one. Return the number of log entries before."""
     log = log_of(7, turns=40)
     starts = [place for place, line in enumerate(log) if _starts(line)]
     cut = starts[len(starts) // 2]
@@ -37,7 +37,7 @@ async def live_through_an_upgrade(url, folder):
     last = select(func.max(tables.event_log.c.seq))
     before = await on(url, lambda connection: connection.scalar(last))
     with pytest.MonkeyPatch.context() as patch:
-        install_next_release(folder, patch)  # its migration changes rows as no replay of the log could
+        install_next_release(folder, patch)  # its migration changes rows in a way that a replay cannot
         async with open_store(url) as store:
             scheduler = Scheduler(await store.snapshot())
             for line in log[cut:]:
@@ -54,7 +54,7 @@ def upgraded_once(tmp_path_factory):
 
 @pytest.fixture
 def upgraded(upgraded_once, sqlite_url, tmp_path, monkeypatch):
-    """A copy of such a database, to be tampered with, under the next release: (its URL, entries before)."""
+    """A copy of such a database for tampering, under the next release: (URL, entries before)."""
     file, before = upgraded_once
     shutil.copy(file, parse_url(sqlite_url).database)
     install_next_release(tmp_path, monkeypatch)

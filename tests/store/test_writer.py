@@ -1,4 +1,4 @@
-"""A step is stored whole, exactly, or not at all."""
+"""A step is stored completely and exactly, or not at all."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outc
 from loopline_shared.spec import Notify
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, effects_of, ended
 
-BARE = (a_job(), a_task(), an_attempt(replica=True), a_worker())  # replica: what an attempt is stays so
+BARE = (a_job(), a_task(), an_attempt(replica=True), a_worker())  # replica: never changes
 FULL = (
     a_job(
         idempotency_key="once",
@@ -68,9 +68,9 @@ async def one(database, mapper):
     return mapper.entity(row)
 
 
-async def test_every_field_comes_back_as_it_was(database):
+async def test_every_field_is_loaded_as_it_was_stored(database):
     writer = Writer(database.write)
-    for entities in (BARE, FULL, BARE):  # made, changed, changed back
+    for entities in (BARE, FULL, BARE):  # created, changed, changed back
         effects = effects_of(*entities, told_by_wings={Exemption: [Exemption(1, 250.0, "paused")]})
         await writer.commit(Batch(250.0), effects)
         for entity, mapper in zip(entities, MAPPERS, strict=True):
@@ -79,16 +79,16 @@ async def test_every_field_comes_back_as_it_was(database):
         assert await one(database, rows.EXEMPTIONS) == effects.told(Exemption)[0]
 
 
-async def test_rows_are_those_of_the_step_whatever_happens_to_the_entities_meanwhile(database):
+async def test_rows_are_those_of_the_step_if_entities_change_during_the_commit(database):
     job = a_job()
     committing = asyncio.create_task(Writer(database.write).commit(Batch(250.0), effects_of(job)))
-    await asyncio.sleep(0)  # it has begun
+    await asyncio.sleep(0)  # let the commit begin
     job.cursor = 99
     await committing
     assert (await one(database, rows.JOBS)).cursor == 0
 
 
-async def test_a_spec_is_written_once(database):
+async def test_spec_is_written_once(database):
     writer, job = Writer(database.write), a_job()
     await writer.commit(Batch(250.0), effects_of(job))
     changed = a_job(state=JobState.RUNNING, spec=a_job(2).spec)
@@ -97,13 +97,13 @@ async def test_a_spec_is_written_once(database):
     assert (stored.state, stored.spec) == (JobState.RUNNING, job.spec)
 
 
-async def test_a_worker_is_as_it_last_was_however_it_came(database):
+async def test_row_of_a_worker_has_its_latest_state(database):
     writer, worker = Writer(database.write), a_worker()
     await writer.commit(Batch(250.0), effects_of(worker))
     worker.load, worker.reported = LOAD, 7
     await writer.commit(Batch(251.0), effects_of(worker))
     assert await one(database, rows.WORKERS) == worker
-    worker.boot, worker.facts = "boot-2", replace(worker.facts, model="another")  # it joins anew
+    worker.boot, worker.facts = "boot-2", replace(worker.facts, model="another")  # it joins again
     await writer.commit(Batch(252.0), effects_of(worker))
     assert await one(database, rows.WORKERS) == worker
     await writer.commit(Batch(253.0), effects_of(gone=("ant",)))
@@ -120,7 +120,7 @@ async def test_only_a_step_that_stores_notifications_wakes_the_notifier(database
     assert await writer.commit(Batch(251.0), effects_of(job, new=False))
 
 
-async def test_a_late_result_is_recorded_where_the_row_says_lost(database):
+async def test_late_result_is_recorded_only_for_a_lost_attempt_of_its_worker(database):
     writer = Writer(database.write)
     lost = an_attempt(1, state=AttemptState.LOST)
     over = an_attempt(2, state=AttemptState.CANCELLED)
@@ -129,7 +129,7 @@ async def test_a_late_result_is_recorded_where_the_row_says_lost(database):
     unheard = [
         ("bee", result),  # not its worker
         ("ant", Result(over.id, Outcome.SUCCEEDED)),  # not lost
-        ("ant", Result(AttemptId(1, 1, 2), Outcome.SUCCEEDED)),  # never was
+        ("ant", Result(AttemptId(1, 1, 2), Outcome.SUCCEEDED)),  # never existed
     ]
     await writer.commit(Batch(260.0), effects_of(late=unheard))
     assert [rows.ATTEMPTS.entity(row) for row in await read(database, rows.ATTEMPTS.select())] == [lost, over]
@@ -151,33 +151,33 @@ async def test_a_late_result_is_recorded_where_the_row_says_lost(database):
     )
 
 
-async def test_the_log_holds_each_batch_and_nothing_of_idle_steps(database):
+async def test_log_holds_each_batch_except_idle_steps(database):
     writer = Writer(database.write)
     batches = [Batch(1.0, [WorkerDrained("ant")]), Batch(2.0), Batch(3.0)]
     await writer.commit(batches[0], effects_of())
-    await writer.commit(batches[1], effects_of())  # given nothing, changed nothing
+    await writer.commit(batches[1], effects_of())  # no events and no changes
     await writer.commit(batches[2], effects_of(a_worker()))
     log = await read(database, select(tables.event_log).order_by(tables.event_log.c.seq))
     assert [(row.at, BATCH.validate_json(row.batch)) for row in log] == [(1.0, batches[0]), (3.0, batches[2])]
 
 
-async def test_a_failed_commit_leaves_nothing_and_is_the_last(database):
+async def test_failed_commit_stores_nothing_and_stops_the_writer(database):
     writer = Writer(database.write)
     with pytest.raises(StoreBroken, match=r"writing to the database failed: .*(FOREIGN KEY|foreign key)"):
-        await writer.commit(Batch(250.0), effects_of(a_job(), an_attempt()))  # an attempt at no task
+        await writer.commit(Batch(250.0), effects_of(a_job(), an_attempt()))  # an attempt without a task
     with pytest.raises(StoreBroken):
         await writer.commit(Batch(251.0), effects_of(a_job()))
     assert await read(database, select(tables.jobs)) == []
 
 
-async def test_the_database_itself_refuses_states_that_are_none(database):
+async def test_database_constraint_refuses_unknown_states(database):
     await Writer(database.write).commit(Batch(250.0), effects_of(*BARE))
     for table in (tables.jobs, tables.tasks, tables.attempts):
         with pytest.raises(StoreBroken, match=f"(?i)ck_{table.name}_state"):
             await Writer(database.write).write(lambda c, table=table: c.execute(update(table).values(state="odd")))
 
 
-async def test_a_full_disk_is_said_so(sqlite_url):
+async def test_full_disk_is_reported(sqlite_url):
     async with open_database(parse_url(sqlite_url)) as database:
         await prepare(database, parse_url(sqlite_url))
         await database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=50"))
@@ -187,13 +187,13 @@ async def test_a_full_disk_is_said_so(sqlite_url):
         assert await read(database, select(func.count()).select_from(tables.jobs)) == [(0,)]
 
 
-def test_urls_are_read_with_the_drivers_that_loopline_uses():
+def test_urls_get_the_drivers_of_loopline():
     assert str(parse_url("sqlite:////data/loopline.db")) == "sqlite:////data/loopline.db"
     assert parse_url("postgres://ann@host/grid").drivername == "postgresql+asyncpg"
 
 
 async def test_only_a_commit_of_few_rows_is_short():
-    """A long one in the event loop's own thread would keep everybody waiting."""
+    """A long one in the thread of the event loop would block everything else."""
     said = []
 
     async def write(work, *, is_short=False):
@@ -206,7 +206,7 @@ async def test_only_a_commit_of_few_rows_is_short():
     assert said == [True, False]
 
 
-async def test_a_row_that_is_there_is_changed_in_all_that_may_change(database):
+async def test_update_writes_every_field_that_may_change(database):
     writer, job, task, user = Writer(database.write), a_job(), a_task(), User("ann", usage=1.5)
     await writer.commit(Batch(250.0), effects_of(job, task, of_wings={User: {"ann": user}}))
     for name in {field.name for field in fields(Job) if field.init} - {"id", "spec", *rows.SUBMITTED}:
@@ -221,19 +221,19 @@ async def test_a_row_that_is_there_is_changed_in_all_that_may_change(database):
         assert await one(database, mapper) == entity
     task.failed_on, task.finished_at, job.departure = (), 252.0, 9
     await writer.commit(Batch(252.0), effects_of(job, task, new=False))
-    job.departure, job.cursor, task.finished_at = None, 5, None  # they are retried
+    job.departure, job.cursor, task.finished_at = None, 5, None  # as after a retry
     await writer.commit(Batch(253.0), effects_of(job, task, new=False))
     assert (await one(database, rows.JOBS), await one(database, rows.TASKS)) == (job, task)
 
 
 @pytest.mark.parametrize(("entity", "written_once"), [("job", rows.SUBMITTED), ("attempt", rows.DISPATCHED)])
-def test_what_is_written_only_once_is_changed_nowhere_in_the_scheduler(entity, written_once):
+def test_scheduler_changes_no_field_that_is_written_once(entity, written_once):
     changes = re.compile(rf"\b{entity}\.({'|'.join(written_once)})\b(, [\w.]+)* [-+*/]?= ")
     found = [line for path in CORE.rglob("*.py") for line in path.read_text().splitlines() if changes.search(line)]
     assert found == []
 
 
-async def test_a_first_step_that_leaves_no_trace_is_not_taken_for_one_that_is_stored(database):
+async def test_step_after_an_unlogged_first_step_is_stored(database):
     writer = Writer(database.write)
     await writer.commit(Batch(249.0), effects_of())
     await writer.commit(Batch(250.0, [WorkerDrained("ant")]), effects_of())

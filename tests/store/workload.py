@@ -1,4 +1,4 @@
-"""What a master lives through: jobs, results, disasters and restarts, by the world machine, from a seed."""
+"""Lives of a master from a seed: the world machine generates jobs, results, failures and restarts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NAMES = ("ant", "bee", "cat")
 
 @cache
 def log_of(seed: int, turns: int = 60) -> tuple[bytes, ...]:
-    """Return the log of such a life, which several tests store: it is lived once a process."""
+    """Return the log of such a life, which several tests store; it is generated once per process."""
     return tuple(lived_through(seed, turns).store.log)
 
 
 def lived_through(seed: int, turns: int = 60) -> World:
-    """A world after many turns; its store holds the log, and what the rows must be."""
+    """Return a world after many turns; its store holds the log and the expected rows."""
     random = Random(seed)
     settings = SchedulerSettings(
         policy=random.choice(sorted(REGISTRY)),
@@ -89,7 +89,7 @@ def _spec(random: Random, jobs: list[int]) -> JobSpec:
 
 
 async def relive(store: Store, log: Sequence[bytes]) -> None:
-    """Commit what the log says to a real store. Where it says that a master started, one does: from the store."""
+    """Commit a log to a real store; a start of the master in the log loads the scheduler from the store."""
     scheduler = Scheduler()
     for line in log:
         batch = BATCH.validate_json(line)

@@ -1,4 +1,4 @@
-"""A runner without an agent round it, and what tests ask of the machine."""
+"""A runner without an agent, and queries about processes."""
 
 import asyncio
 import sys
@@ -21,7 +21,7 @@ from loopline_worker.task_group import TaskGroup
 
 
 async def until(holds: Callable[[], object], within_s: float = 60) -> None:
-    """Wait for a fact; TimeoutError where it does not come true."""
+    """Wait until the condition is true; raises TimeoutError otherwise."""
     async with asyncio.timeout(within_s):
         while not holds():
             await asyncio.sleep(0.01)
@@ -33,12 +33,12 @@ def run_of(*command: str, task: int = 1, **options: Any) -> Run:
 
 
 def python(code: str, *arguments: str, **options: Any) -> Run:
-    """A Run of some Python; without ``site``, so that it starts fast."""
+    """A Run of Python code, without ``site`` for a fast start."""
     return run_of(sys.executable, "-I", "-S", "-c", code, *arguments, **options)
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False of a process that ends while one looks at it, too."""
+    """Return whether a process is alive; False also if it ends during the check."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -46,7 +46,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def name_of(process: psutil.Process) -> str:
-    """Its name; empty if it has just ended."""
+    """Return the name of a process; empty if it has just ended."""
     try:
         return process.name()
     except psutil.NoSuchProcess:
@@ -54,7 +54,7 @@ def name_of(process: psutil.Process) -> str:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """What is alive with a scratch folder below ``folder``."""
+    """Return living processes with a scratch folder below ``folder``."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -67,8 +67,8 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 class Bench:
-    """``results`` and ``troubles`` are what came of the attempts started on ``runner``; ``followed`` and
-    ``returned`` say of tasks that were lined up which began in whose place, and which did not.
+    """``results`` and ``troubles`` of the attempts started on ``runner``. Of prefetched tasks, ``followed`` has pairs
+    (ended, started in its place), and ``returned`` those that did not start.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Bench:
         return self.results[run.attempt]
 
     async def begins(self, run: Run) -> None:
-        """Start it and wait until its first process is there."""
+        """Start a run, and wait for its first process."""
         self.runner.start(run)
         await until(lambda: (self.scratch / str(run.attempt) / "begun").exists())
 

@@ -1,4 +1,4 @@
-"""A bench with interpreters, and what tests say to it."""
+"""A bench with interpreters, and helpers that make calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.worker.bench import Bench, run_of
 
 
 class Folder:
-    """Files by their content, as a master has them."""
+    """Content-addressed files, as at a master."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class Folder:
 
 
 class Caller:
-    """``bench``: whose tasks are calls from now on."""
+    """Makes calls on ``bench``."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench

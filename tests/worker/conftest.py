@@ -17,7 +17,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def low_bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    """Whose tasks yield: slow where the tests are not alone on the machine."""
+    """A bench whose tasks have low priority: slow if other tests run at the same time."""
     async with Bench(tmp_path, yields=True) as bench:
         yield bench
 

@@ -1,4 +1,4 @@
-"""Workers that have a peer server and fetch in pieces, without agents round them; the sockets are real."""
+"""Workers with a peer server that fetch in pieces, without agents, over real sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIECE = 2**18
 
 
 def content_of(pieces: int) -> bytes:
-    """So many pieces, no two alike, the last one short."""
+    """Return ``pieces`` different pieces, the last one short."""
     parts = [hashlib.blake2b(bytes([n])).digest() * (PIECE // 64) for n in range(pieces)]
     return b"".join(parts)[:-7]
 
@@ -44,7 +44,7 @@ def list_of(content: bytes) -> PieceList:
 
 @dataclass
 class MasterStub:
-    """The master as the last source; ``asked`` are the pieces that it gave. Without content it is away."""
+    """The master as the last source; ``asked`` are the pieces that it sent. Without content it is unreachable."""
 
     content: bytes = b""
     asked: list[int] = field(default_factory=list)
@@ -80,7 +80,7 @@ class MasterStub:
 
 
 class Node:
-    """A worker: its files, its key, its server."""
+    """A worker with its files, its key and its server."""
 
     def __init__(
         self, name: str, folder: Path, rate_bytes_s: float | None = None, tls: PeerTls | None = None
@@ -136,7 +136,7 @@ class Node:
         assert receiver.server.port
         return Dial(grant, "127.0.0.1", receiver.server.port)
 
-    # What its server asks.
+    # Callbacks of its server.
 
     def secret_of(self, opening: Opening) -> bytes | None:
         grant = opening.grant
@@ -157,7 +157,7 @@ class Node:
         self.fetches[grant.sha256].offer(grant.source, link)
 
     def note_sent(self, count_bytes: int) -> None:
-        """Nobody counts."""
+        """Ignored here."""
 
     def may_serve(self, sha256: str) -> bool:
         return not self.is_paused
@@ -167,7 +167,7 @@ class Node:
 async def nodes(
     folder: Path, *names: str, rate_bytes_s: float | None = None, tls: Sequence[PeerTls | None] = ()
 ) -> AsyncIterator[list[Node]]:
-    """Workers of these names, whose ports are open on loopback; with ``tls``, encrypted."""
+    """Run workers of these names with ports on loopback; with ``tls``, encrypted."""
     made = [Node(name, folder, rate_bytes_s, one) for name, one in zip_longest(names, tls)]
     for node in made:
         node.server.open("127.0.0.1", 0)

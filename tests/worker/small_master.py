@@ -1,4 +1,4 @@
-"""A master without a scheduler: says what a test tells it to say, and writes down what it hears."""
+"""A master without a scheduler: sends the frames that a test requests, and records the frames received."""
 
 import asyncio
 import hashlib
@@ -20,22 +20,22 @@ class SmallMaster:
     lease_s: float = 30.0
     port: int = 0
     acknowledges: bool = True
-    is_mute: bool = False  # takes Reports and answers none
+    is_mute: bool = False  # does not answer Reports
     refuses: Refused | None = None
-    status: int = 0  # instead of a connection
-    location: str = ""  # with that status
+    status: int = 0  # HTTP status instead of a connection
+    location: str = ""  # reason sent with that status
     blob_status: int = 201
-    quarantine: Quarantine | None = None  # what it says of the worker's health
+    quarantine: Quarantine | None = None  # quarantine to announce
     tokens: list[str | None] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
-    unfinished: dict[str, bytes] = field(default_factory=dict)  # uploads that broke off
-    asked: list[tuple[str, str, str]] = field(default_factory=list)  # of files: method, name, range
-    gate: asyncio.Event = field(default_factory=asyncio.Event)  # downloads wait for it
+    unfinished: dict[str, bytes] = field(default_factory=dict)  # interrupted uploads
+    asked: list[tuple[str, str, str]] = field(default_factory=list)  # requests of files: method, name, range
+    gate: asyncio.Event = field(default_factory=asyncio.Event)  # downloads wait until it is set
     breaks_off_after: int = 0  # bytes of a download
     tells_lengths: bool = True  # of downloads
-    checksums: dict[str, str] = field(default_factory=dict)  # that it vouches for, by name
+    checksums: dict[str, str] = field(default_factory=dict)  # checksums to send, by name
     _socket: web.WebSocketResponse | None = None
     _seq: int = 0
     _runner: web.AppRunner | None = None
@@ -96,7 +96,7 @@ class SmallMaster:
                 if message.type is WSMsgType.BINARY:
                     await self._hear(socket, session.receive(message.data))
         finally:
-            if self._socket is socket:  # the agent may have connected anew before
+            if self._socket is socket:  # the agent may have reconnected already
                 self._socket = None
         return socket
 
@@ -119,13 +119,13 @@ class SmallMaster:
         await self._socket.send_bytes(link_session.encode(assign))
 
     def holds(self, content: bytes) -> str:
-        """Have a file, to be fetched by its name."""
+        """Store a file; return its name."""
         sha256 = hashlib.sha256(content).hexdigest()
         self.blobs[sha256] = content
         return sha256
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
-        """Also HEAD; only so much at a time where a test wants downloads to break off."""
+        """Serve GET and HEAD; send only a part if a test wants interrupted downloads."""
         sha256 = request.match_info["sha256"]
         self.asked.append((request.method, sha256, request.headers.get("Range", "")))
         if request.method == "GET":

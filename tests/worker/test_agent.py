@@ -28,7 +28,7 @@ from tests.worker.small_master import SmallMaster
 
 
 class Started:
-    """An agent at work on ``folder``."""
+    """A running agent with the data folder ``folder``."""
 
     def __init__(self, folder: Path, url: str, settings: dict[str, Any]) -> None:
         quick = {
@@ -53,7 +53,7 @@ class Started:
         self.agent = agent
 
     def kept(self) -> list[str]:
-        """Results that the next agent would find, and files beside them."""
+        """Return the results and files that the next agent would find."""
         copy = self.folder / "copy"
         copy.write_bytes((self.folder / "ledger.jsonl").read_bytes())
         ledger = Journal(copy)
@@ -93,7 +93,7 @@ async def begun(agent: Started, run: Run) -> None:
     await until(lambda: (agent.folder / "scratch" / str(run.attempt) / "begun").exists())
 
 
-async def test_from_hello_to_an_empty_spool(
+async def test_task_runs_from_hello_to_an_empty_spool(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "REPORT_WITHIN_S", 60)
@@ -109,10 +109,10 @@ async def test_from_hello_to_an_empty_spool(
     assert master.reports[0].load.slots == 2
     assert master.reports[0].load.disk_free_bytes > 0
     told = [len(report.results) for report in master.reports]
-    assert told in ([0, 1], [1]), "two frames a task, or one if it ends before the first: no other is needed"
+    assert told in ([0, 1], [1]), "two frames per task, or one if it ends before the first, and no others"
 
 
-async def test_what_runs_is_in_hand_and_reported_soon(master: SmallMaster, start: Start) -> None:
+async def test_running_attempt_is_reported_soon(master: SmallMaster, start: Start) -> None:
     agent = start()
     run = run_of("sh", "-c", "echo > begun; sleep 100")
     await master.say(run)
@@ -125,14 +125,14 @@ async def test_what_runs_is_in_hand_and_reported_soon(master: SmallMaster, start
     assert processes_of(agent.folder) == []
 
 
-async def test_an_idle_worker_reports_as_often_as_it_is_told(master: SmallMaster, start: Start) -> None:
+async def test_idle_worker_reports_at_the_interval_of_the_master(master: SmallMaster, start: Start) -> None:
     master.report_every_s = 0.05
     start()
     await until(lambda: len(master.reports) >= 4)
     assert [report.seq for report in master.reports[:4]] == [1, 2, 3, 4]
 
 
-async def test_tasks_go_on_without_the_master_and_results_wait_for_it(master: SmallMaster, start: Start) -> None:
+async def test_tasks_continue_without_the_master_and_results_wait(master: SmallMaster, start: Start) -> None:
     agent = start()
     run = run_of("sh", "-c", "echo > begun; while [ -e begun ]; do sleep 0.02; done; echo done")
     await master.say(run)
@@ -146,7 +146,7 @@ async def test_tasks_go_on_without_the_master_and_results_wait_for_it(master: Sm
     assert [hello.boot for hello in master.hellos] == [master.hellos[0].boot] * 2
 
 
-async def test_a_result_is_sent_again_until_it_is_acknowledged(master: SmallMaster, start: Start) -> None:
+async def test_result_is_sent_again_until_it_is_acknowledged(master: SmallMaster, start: Start) -> None:
     master.acknowledges = False
     agent = start()
     run = run_of("true")
@@ -161,7 +161,7 @@ async def test_a_result_is_sent_again_until_it_is_acknowledged(master: SmallMast
     assert set(master.results) == {master.result(run.attempt)}
 
 
-async def test_a_run_that_is_said_again_is_not_run_again(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+async def test_repeated_run_is_not_started_again(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     master.acknowledges = False
     start()
     run, other = run_of("sh", "-c", f"echo x >> {tmp_path}/runs"), run_of("true", task=2)
@@ -173,7 +173,7 @@ async def test_a_run_that_is_said_again_is_not_run_again(master: SmallMaster, st
     assert (tmp_path / "runs").read_text() == "x\n"
 
 
-async def test_results_outlive_the_agent(master: SmallMaster, start: Start) -> None:
+async def test_results_survive_a_restart_of_the_agent(master: SmallMaster, start: Start) -> None:
     master.acknowledges = False
     agent = start()
     run = run_of("true")
@@ -187,7 +187,7 @@ async def test_results_outlive_the_agent(master: SmallMaster, start: Start) -> N
     assert master.hellos[0].boot != master.hellos[1].boot
 
 
-async def test_more_results_than_one_report_may_bring(
+async def test_many_results_are_sent_in_several_reports(
     master: SmallMaster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "MAX_RESULTS_PER_REPORT", 2)
@@ -200,7 +200,7 @@ async def test_more_results_than_one_report_may_bring(
     await until(lambda: agent.kept() == [])
 
 
-async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: Start) -> None:
+async def test_long_output_is_uploaded_before_its_result(master: SmallMaster, start: Start) -> None:
     master.blob_status = 503
     agent = start()
     run = python("print('x' * 9_999)")
@@ -211,7 +211,7 @@ async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: 
     assert (master.reports[-1].holding, attempts_of(master.reports[-1].delivering)) == ((), [run.attempt])
     assert master.results == []
     await agent.crash()
-    agent = start()  # takes it up from the spool
+    agent = start()  # continues from the spool
     await until(lambda: len(master.hellos) == 3)
     master.blob_status = 201
     (result,) = await master.results_of(run)
@@ -220,7 +220,7 @@ async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: 
     await until(lambda: agent.kept() == [])
 
 
-async def test_of_output_that_the_master_never_takes_the_beginning_is_sent(master: SmallMaster, start: Start) -> None:
+async def test_beginning_of_refused_output_is_sent(master: SmallMaster, start: Start) -> None:
     master.blob_status = 413
     start()
     run = python("print('x' * 9_999)")
@@ -230,14 +230,14 @@ async def test_of_output_that_the_master_never_takes_the_beginning_is_sent(maste
     assert result.stdout.size_bytes == 10_000
 
 
-async def test_a_master_that_stays_silent_is_given_up(master: SmallMaster, start: Start) -> None:
+async def test_link_to_a_silent_master_is_closed(master: SmallMaster, start: Start) -> None:
     master.is_mute = True
     master.lease_s = master.report_every_s = 1.0
     start()
     await until(lambda: len(master.hellos) >= 2)
 
 
-async def test_a_frame_that_makes_no_sense_closes_the_link(master: SmallMaster, start: Start) -> None:
+async def test_invalid_frame_closes_the_link(master: SmallMaster, start: Start) -> None:
     start()
     await until(lambda: master.is_connected)
     master._seq += 5
@@ -246,7 +246,9 @@ async def test_a_frame_that_makes_no_sense_closes_the_link(master: SmallMaster, 
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_wrong_token_at_first_is_the_end(master: SmallMaster, start: Start, status: int) -> None:
+async def test_wrong_token_at_the_first_connection_ends_the_agent(
+    master: SmallMaster, start: Start, status: int
+) -> None:
     master.status = status
     agent = start()
     with pytest.raises(LooplineError, match="does not accept this worker's token") as caught:
@@ -255,16 +257,14 @@ async def test_a_wrong_token_at_first_is_the_end(master: SmallMaster, start: Sta
     assert "loopline token create" in caught.value.hint
 
 
-async def test_a_refusal_at_first_is_the_end(master: SmallMaster, start: Start) -> None:
+async def test_refusal_at_the_first_connection_ends_the_agent(master: SmallMaster, start: Start) -> None:
     master.refuses = Refused("wrong_name", "this token is another's", "join again")
     with pytest.raises(LooplineError, match="this token is another's") as caught:
         await start().task
     assert caught.value.hint == "join again"
 
 
-async def test_a_certificate_of_a_name_of_before_is_dropped_and_another_asked_for(
-    master: SmallMaster, start: Start
-) -> None:
+async def test_certificate_of_an_earlier_name_is_replaced(master: SmallMaster, start: Start) -> None:
     agent = start(retry_min_s=1000.0, retry_max_s=1000.0)
     await until(lambda: master.is_connected)
     await until(lambda: agent.agent._link.is_open)
@@ -277,7 +277,7 @@ async def test_a_certificate_of_a_name_of_before_is_dropped_and_another_asked_fo
 
 
 @pytest.mark.parametrize("code", ["version", "same_identity", "too_many_workers"])
-async def test_a_refusal_that_may_be_taken_back_is_not(
+async def test_temporary_refusal_does_not_end_the_agent(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
     master.refuses = Refused(code, "not now", "upgrade it")
@@ -289,7 +289,9 @@ async def test_a_refusal_that_may_be_taken_back_is_not(
     await until(lambda: master.is_connected)
 
 
-async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_later_refusal_does_not_end_the_agent(
+    master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     agent = start()
     await until(lambda: master.is_connected)
     master.status = 401
@@ -301,20 +303,20 @@ async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog:
     await until(lambda: master.is_connected)
 
 
-async def test_a_computer_that_wakes_up_connects_anew_at_once(master: SmallMaster, start: Start) -> None:
+async def test_agent_reconnects_at_once_after_a_suspend(master: SmallMaster, start: Start) -> None:
     agent = start(retry_min_s=30.0, retry_max_s=60.0)
-    await until(lambda: master.is_connected)  # the agent is made by now, though not yet welcome
+    await until(lambda: master.is_connected)  # the agent exists, but its Hello is not answered yet
     await until(lambda: agent.agent._link.is_open)
-    agent.agent._link.reopen()  # of a connection that stands: it ends, and the next is not waited for
+    agent.agent._link.reopen()  # ends an open connection and reconnects without a delay
     await until(lambda: len(master.hellos) == 2)
     await until(lambda: agent.agent._link.is_open)
-    await master.hang_up()  # it waits for half a minute now, as after any loss
+    await master.hang_up()  # after a loss, the agent waits for 30 s
     await until(lambda: not agent.agent._link.is_open)
     agent.agent._link.reopen()
     await until(lambda: len(master.hellos) == 3)
 
 
-async def test_an_old_certificate_is_renewed_however_long_the_link_stands(
+async def test_old_certificate_is_renewed_on_an_open_link(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_module, "_LOOK_AT_CERTIFICATE_EVERY_S", 0.01)
@@ -328,7 +330,7 @@ async def test_an_old_certificate_is_renewed_however_long_the_link_stands(
     identity.drop()
 
 
-async def test_a_first_certificate_is_not_waited_for(
+async def test_first_certificate_is_not_awaited(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_first = iter([True])
@@ -338,7 +340,7 @@ async def test_a_first_certificate_is_not_waited_for(
     await until(lambda: agent.agent._link.is_open)
 
 
-async def test_what_is_not_a_master_is_tried_again(
+async def test_address_without_a_master_is_retried(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     master.status = 404
@@ -347,7 +349,7 @@ async def test_what_is_not_a_master_is_tried_again(
     assert "is it a Loopline master?" in caplog.text
 
 
-async def test_another_address_is_named_and_not_gone_to(
+async def test_redirect_is_logged_but_not_followed(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     master.status, master.location = 308, f"{master.url}/elsewhere"
@@ -356,7 +358,7 @@ async def test_another_address_is_named_and_not_gone_to(
     assert f"answered HTTP 308, go to '{master.url}/elsewhere': if the master is there, name that" in caplog.text
 
 
-async def test_stopping_gives_back_and_says_so(master: SmallMaster, start: Start) -> None:
+async def test_stopping_agent_gives_its_attempts_back(master: SmallMaster, start: Start) -> None:
     agent = start()
     run = run_of("sh", "-c", "trap '' TERM; echo > begun; sleep 100")
     await master.say(run)
@@ -369,7 +371,7 @@ async def test_stopping_gives_back_and_says_so(master: SmallMaster, start: Start
     assert processes_of(agent.folder) == []
 
 
-async def test_stopping_without_a_master_keeps_results_for_later(master: SmallMaster, start: Start) -> None:
+async def test_stopping_without_a_master_keeps_results(master: SmallMaster, start: Start) -> None:
     agent = start()
     run = run_of("sh", "-c", "echo > begun; sleep 100")
     await master.say(run)
@@ -379,7 +381,7 @@ async def test_stopping_without_a_master_keeps_results_for_later(master: SmallMa
     assert agent.kept() == ["1.1.1"]
 
 
-async def test_no_slots_are_offered_where_the_disk_is_nearly_full(
+async def test_no_slots_are_offered_if_the_disk_is_nearly_full(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     start(disk_reserve_bytes=2**60)
@@ -388,7 +390,7 @@ async def test_no_slots_are_offered_where_the_disk_is_nearly_full(
     assert "offering no slots: only" in caplog.text
 
 
-async def test_no_slots_are_offered_while_this_computer_cannot(
+async def test_no_slots_are_offered_while_tasks_cannot_be_started(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     was_told, looks = asyncio.Event(), DataDirectory.is_writable
@@ -406,10 +408,10 @@ async def test_no_slots_are_offered_while_this_computer_cannot(
     assert result.outcome is Outcome.GIVEN_BACK
     await until(lambda: master.reports[-1].load.slots == 0)
     was_told.set()
-    await until(lambda: master.reports[-1].load.slots == 2)  # its disk takes files again
+    await until(lambda: master.reports[-1].load.slots == 2)  # the disk accepts files again
 
 
-async def test_a_result_that_the_disk_does_not_take_waits(
+async def test_result_waits_until_the_disk_accepts_it(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_repaired = False
@@ -434,7 +436,7 @@ async def test_a_result_that_the_disk_does_not_take_waits(
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
 
 
-async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: SmallMaster, start: Start) -> None:
+async def test_outputs_survive_a_crash_of_the_agent(master: SmallMaster, start: Start) -> None:
     master.blob_status = 503
     agent = start()
     run = run_of("sh", "-c", "echo result > x.csv", outputs=("*.csv",))
@@ -451,7 +453,7 @@ async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: Small
     await until(lambda: again.kept() == [])
 
 
-async def test_sampling_that_fails_once_ends_nothing(
+async def test_one_failed_sample_does_not_stop_sampling(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = start()

@@ -1,4 +1,4 @@
-"""The clock of an attempt: each phase has its own time, and none is called by the name of another."""
+"""The clock of an attempt measures each phase separately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return passes
 
 
-def test_phases_are_told_apart(passes: Callable[[float], None]) -> None:
+def test_phases_are_measured_separately(passes: Callable[[float], None]) -> None:
     clock = AttemptClock()
     clock.sets_up()
     passes(2.0)

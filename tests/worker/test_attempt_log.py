@@ -16,7 +16,7 @@ def live(log: AttemptLog, count: int) -> None:
         log.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=1.25))
 
 
-def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
+def test_many_attempts_are_logged_as_a_count(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(log_module, "_AT_ONCE", 4)
@@ -40,7 +40,7 @@ def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
     assert caplog.messages[-1] == "attempt 1.1.1 succeeded after 1.2 s"
 
 
-def test_verbose_has_them_all(
+def test_verbose_log_has_all_attempts(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(log_module, "_AT_ONCE", 1)
@@ -49,7 +49,7 @@ def test_verbose_has_them_all(
     assert len(caplog.messages) == 20
 
 
-def test_why_an_attempt_failed_is_told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_reason_of_a_failed_attempt_is_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.INFO)
     AttemptLog(Contribution(tmp_path / "contribution")).ended(Result(AttemptId(1, 1, 1), Outcome.FAILED, 3))
     AttemptLog(Contribution(tmp_path / "contribution")).ended(
@@ -58,13 +58,13 @@ def test_why_an_attempt_failed_is_told(caplog: pytest.LogCaptureFixture, tmp_pat
     assert caplog.messages == ["attempt 1.1.1 failed with exit code 3", "attempt 1.2.1 failed: out of memory"]
 
 
-def test_what_each_users_tasks_had_is_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_time_of_each_user_is_counted_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1000.0)
     contribution = Contribution(tmp_path / "contribution")
     for task, user in enumerate(["ann", "ben", "ann"], 1):
         contribution.began(replace(run_of("true", task=task), user=user, slots=2))
         contribution.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=10.0))
-    contribution.ended(Result(AttemptId(1, 9, 1), Outcome.GIVEN_BACK, None, wall_s=10.0))  # it never began
+    contribution.ended(Result(AttemptId(1, 9, 1), Outcome.GIVEN_BACK, None, wall_s=10.0))  # never started
     contribution.save(at_once=True)
     kept = Contribution(tmp_path / "contribution")
     assert kept.since == 1000.0

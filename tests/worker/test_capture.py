@@ -1,4 +1,4 @@
-"""What is kept of a stream: all of it within the limit; else its beginning and its end, and how much is missing."""
+"""Captured streams: complete within the limit, otherwise the beginning, the end, and the size of the gap."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def fed(path: Path, limit: int, pieces: list[bytes]) -> tuple[Capture, bytes]:
 
 
 @given(SIZES, LIMITS)
-def test_the_beginning_and_the_end_are_kept(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int
-) -> None:
+def test_beginning_and_end_are_kept(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int) -> None:
     path = tmp_path_factory.getbasetemp() / "out"
     pieces = [bytes((place + n) % 251 for n in range(size)) for place, size in enumerate(sizes)]
     capture, text = fed(path, limit, pieces)
@@ -50,19 +48,19 @@ def test_the_beginning_and_the_end_are_kept(
         )
 
 
-async def test_who_reads_along_gets_the_end_too(tmp_path: Path) -> None:
+async def test_follower_of_a_stream_gets_its_end(tmp_path: Path) -> None:
     capture, text = fed(tmp_path / "out", 10_000, [b"a" * 9_000])
     assert await capture.read(5_000, 10_000) == text[5_000:]
     capture.feed(b"b" * 9_000)
     waiting = asyncio.create_task(capture.read(5_000, 100_000))
     await asyncio.sleep(0)
-    assert not waiting.done(), "what is being overwritten is not shown"
+    assert not waiting.done(), "bytes that may be overwritten are not shown"
     capture.finish(whole=True)
     assert (await waiting).startswith(b"\n[... 8000 bytes are not kept here ...]\n")
     assert (await waiting).endswith(b"b" * 5_000)
 
 
-def test_of_a_task_that_was_stopped_the_beginning_is_kept(tmp_path: Path) -> None:
+def test_beginning_is_kept_of_a_stopped_task(tmp_path: Path) -> None:
     capture, _ = fed(tmp_path / "out", 10_000, [b"a" * 20_000])
     assert capture.finish(whole=False).data == b"a" * INLINE_LIMIT_BYTES
     assert not (tmp_path / "out").exists()
@@ -79,6 +77,6 @@ def test_of_a_task_that_was_stopped_the_beginning_is_kept(tmp_path: Path) -> Non
         (b"y" * 5_000, "y" * 300),
     ],
 )
-def test_the_last_line(tmp_path: Path, text: bytes, line: str) -> None:
+def test_last_line_is_found(tmp_path: Path, text: bytes, line: str) -> None:
     capture, _ = fed(tmp_path / "out", 100, [text[:3], text[3:]] if text else [])
     assert capture.last_line == line

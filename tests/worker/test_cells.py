@@ -1,4 +1,4 @@
-"""Cells: the namespaces of a slot, made once, in which nothing of one task is there for the next."""
+"""Cells: the namespaces of a slot, created once, in which tasks leave no data for later ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ print(json.dumps(before))
 
 @pytest.fixture(params=["supervisor", "deputy"])
 async def cells(tmp_path: Path, outside_tmp: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
-    """A worker whose next task is served by its supervisor, as the first of a cell is, or by the deputy in there."""
+    """A worker whose next task is served by its supervisor, like the first of a cell, or by the cell's deputy."""
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shares=[str(outside_tmp)])
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**28), sandbox=walls) as bench:
         if request.param == "deputy":
@@ -86,7 +86,7 @@ async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
 
 
 async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, outside_tmp: Path) -> None:
-    """But for other limits, which the tasks keep to, and another cell."""
+    """Except for tasks with other limits, and for a new cell."""
 
     async def wakings(*commands: str, **options: Any) -> int:
         before = psutil.Process(supervisor).num_ctx_switches()
@@ -97,7 +97,7 @@ async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, outside
         return sum(psutil.Process(supervisor).num_ctx_switches()) - sum(before)
 
     async def until_asleep(*commands: str, **options: Any) -> None:
-        """Return once these commands wake the supervisor no more: it may still be busy with what came before."""
+        """Return once these commands no longer wake the supervisor, which may still be busy with earlier work."""
         async with asyncio.timeout(60):
             while await wakings(*commands, **options):
                 pass
@@ -115,8 +115,8 @@ async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, outside
     await until_asleep("true", folder=shared)
 
 
-async def test_a_folder_made_anew_by_the_same_name_is_the_one_that_is_seen(cells: Bench) -> None:
-    """As where an environment is built in two steps, each of which finds what is in its folder by then."""
+async def test_cell_sees_a_recreated_folder_of_the_same_name(cells: Bench) -> None:
+    """As when an environment is built in two steps that each see the current content of its folder."""
     for number in (1, 2, 2):
         folder = cells.scratch / "1.1.1"
         if number == 1 or not folder.exists() or (folder / "step").read_text() == "1":
@@ -134,7 +134,7 @@ async def test_a_folder_made_anew_by_the_same_name_is_the_one_that_is_seen(cells
 async def test_tasks_that_leave_no_trace_have_the_same_view(
     tmp_path: Path, outside_tmp: Path, below_tmp: bool
 ) -> None:
-    """Of files and shared memory; each sees its own folder, whether that was another's before or not."""
+    """The same files and shared memory; each sees its own folder, reused or new."""
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)
     views = []
     async with Bench(tmp_path if below_tmp else outside_tmp, sandbox=walls) as bench:
@@ -150,20 +150,20 @@ async def test_tasks_that_leave_no_trace_have_the_same_view(
 
 
 @pytest.mark.parametrize("changes", [False, True])
-async def test_nothing_of_a_task_is_there_for_the_next(cells: Bench, changes: bool) -> None:
-    """Neither files nor shared memory nor processes; what a task does to what is handed on costs its cell."""
+async def test_task_leaves_nothing_for_the_next(cells: Bench, changes: bool) -> None:
+    """No files, shared memory or processes; a task that changes shared parts of the cell has it replaced."""
     firsts = set()
     for task in (1, 2, 3):
         result = await cells.result(python(TRACES, *["change"] * changes, task=task))
         assert result.outcome is Outcome.SUCCEEDED, result.stderr.data
         assert json.loads(result.stdout.data) == []
-        assert "left running" in result.reason, "what it left is counted"
+        assert "left running" in result.reason, "its leftovers are counted"
         firsts.add(changes or first_of(cells))
     assert len(firsts) == 1
 
 
 @pytest.mark.parametrize("what", ["libc.mq_open(b'/left', {}, 0o666, None)", "libc.shmget(4711, 4096, {})"])
-async def test_shared_memory_alone_is_not_there_for_the_next(cells: Bench, what: str) -> None:
+async def test_shared_memory_of_a_task_is_removed(cells: Bench, what: str) -> None:
     """A queue or a segment, without a file in any folder."""
     load = "import ctypes, os; libc = ctypes.CDLL(None); "
     makes, finds = (
@@ -174,11 +174,11 @@ async def test_shared_memory_alone_is_not_there_for_the_next(cells: Bench, what:
         made = await cells.result(python(f"{load}assert {makes} >= 0; assert {finds} >= 0", task=task + 1))
         assert made.outcome is Outcome.SUCCEEDED, made.stderr.data
         found = await cells.result(python(f"{load}assert {finds} < 0", task=task + 4))
-        assert found.outcome is Outcome.SUCCEEDED, "it was left for the next"
+        assert found.outcome is Outcome.SUCCEEDED, "shared memory was left for the next task"
 
 
 async def test_a_task_cannot_look_behind_its_cell(cells: Bench) -> None:
-    """Not by what it may do in a user namespace of its own, nor by the first process, nor by killing that."""
+    """Neither in its own user namespace, nor through the first process, nor by killing it."""
     other = run_of("sh", "-c", "echo mine > secret; echo > begun; exec sleep 100", task=9)
     await cells.begins(other)
     around = cells.scratch
@@ -209,13 +209,13 @@ print(os.listdir({str(around)!r}))
     assert said.split()[-1] == "['1.1.1']"
 
 
-async def test_exit_codes_and_signals_are_the_tasks_own(cells: Bench) -> None:
+async def test_exit_codes_and_signals_are_those_of_the_task(cells: Bench) -> None:
     assert (await cells.result(run_of("no-such-program"))).exit_code == 127
     killed = await cells.result(run_of("sh", "-c", "kill -SEGV $$", task=2))
     assert killed.exit_code == -signal.SIGSEGV
 
 
-async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(cells: Bench) -> None:
+async def test_task_ends_with_its_killed_cell_and_the_next_has_another(cells: Bench) -> None:
     run = run_of("sh", "-c", "echo > begun; exec sleep 100")
     await cells.begins(run)
     first = first_of(cells)
@@ -229,7 +229,7 @@ async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(ce
 
 
 async def test_a_cell_ends_with_its_supervisor(cells: Bench) -> None:
-    """Whichever of the two serves the agent."""
+    """Whether the supervisor or the deputy serves the agent."""
     run = run_of("sh", "-c", "echo > begun; exec sleep 100")
     await cells.begins(run)
     first = psutil.Process(first_of(cells))
@@ -251,7 +251,7 @@ async def test_a_deputy_ends_when_the_agent_hangs_up(cells: Bench) -> None:
 
 
 async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:
-    """By another supervisor: this one does not know what the agent has been told."""
+    """With a new supervisor: this one does not know which frames the agent has received."""
     await cells.result(run_of("true"))
     first = first_of(cells)
     os.kill(first, signal.SIGKILL)
@@ -259,7 +259,7 @@ async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 
-async def test_what_runs_in_a_cell_is_frozen_and_thawed(cells: Bench) -> None:
+async def test_task_in_a_cell_can_be_frozen_and_thawed(cells: Bench) -> None:
     run = run_of("sh", "-c", "echo > begun; while [ ! -e go ]; do sleep 0.01; done; echo $$")
     await cells.begins(run)
     cells.runner.freeze(run.attempt)
@@ -310,11 +310,11 @@ async def test_a_task_changes_its_own_processes_and_not_the_first_of_its_cell(ce
         result = await cells.result(python(script, task=task))
         assert (result.outcome, result.stdout.data.decode().strip()) == (Outcome.SUCCEEDED, printed), result.stderr
         first = first or first_of(cells)
-        assert first_of(cells) == first, "its cell is as good as before"
+        assert first_of(cells) == first, "its cell is unchanged"
 
 
 async def test_a_task_cannot_kill_its_cell_by_a_limit(cells: Bench) -> None:
-    """It would be over as if its sandbox had been killed, again and again, and its worker with it."""
+    """Otherwise each such task would end like one with a killed sandbox, and make its worker look broken."""
     script = "import resource; resource.prlimit(1, resource.RLIMIT_CPU, (1, 1))"
     result = await cells.result(python(script))
     assert (result.outcome, result.took_down) == (Outcome.FAILED, False)

@@ -31,7 +31,7 @@ def found(root: Path) -> Cgroup:
     return cgroup
 
 
-def test_version_2_in_a_container_of_its_own_namespace(tmp_path: Path) -> None:
+def test_cgroup_v2_limits_in_a_container_with_its_own_namespace(tmp_path: Path) -> None:
     version_2(
         tmp_path, "/", cpu_max="150000 100000\n", cpu_stat="usage_usec 2500000\nuser_usec 1\n",
         memory_max=f"{GIB}\n", memory_current=f"{GIB // 2}\n", memory_stat=f"anon 1\ninactive_file {GIB // 4}\n",
@@ -41,7 +41,7 @@ def test_version_2_in_a_container_of_its_own_namespace(tmp_path: Path) -> None:
     assert (cgroup.memory_limit_bytes(), cgroup.memory_left_bytes()) == (GIB, GIB * 3 // 4)
 
 
-def test_version_2_without_limits(tmp_path: Path) -> None:
+def test_cgroup_v2_without_limits(tmp_path: Path) -> None:
     version_2(tmp_path, "/", cpu_max="max 100000\n", memory_max="max\n", memory_current="5\n")
     cgroup = found(tmp_path)
     assert cgroup.cpu_limit() is None
@@ -49,7 +49,7 @@ def test_version_2_without_limits(tmp_path: Path) -> None:
     assert cgroup.memory_left_bytes() is None
 
 
-def test_a_tighter_limit_further_up_counts(tmp_path: Path) -> None:
+def test_tighter_limit_of_a_parent_group_counts(tmp_path: Path) -> None:
     version_2(tmp_path, "/pod/box", cpu_max="max 100000", cpu_stat="usage_usec 1000000")
     tree(tmp_path / "sys/fs/cgroup/pod", {"cpu.max": "200000 100000", "memory.max": "100", "memory.current": "30"})
     cgroup = found(tmp_path)
@@ -60,7 +60,7 @@ VERSION_1 = "12:cpu,cpuacct:/docker/abc\n7:memory:/docker/abc\n1:name=systemd:/d
 
 
 @pytest.mark.parametrize("own", ["", "docker/abc/"], ids=["mounted as the root", "in the whole hierarchy"])
-def test_version_1(tmp_path: Path, own: str) -> None:
+def test_cgroup_v1_limits(tmp_path: Path, own: str) -> None:
     v1 = {
         f"cpu/{own}cpu.cfs_quota_us": "50000", f"cpu/{own}cpu.cfs_period_us": "100000",
         f"cpuacct/{own}cpuacct.usage": "3000000000\n",
@@ -73,7 +73,7 @@ def test_version_1(tmp_path: Path, own: str) -> None:
     assert (cgroup.memory_limit_bytes(), cgroup.memory_left_bytes()) == (GIB, GIB - 600)
 
 
-def test_version_1_without_limits(tmp_path: Path) -> None:
+def test_cgroup_v1_without_limits(tmp_path: Path) -> None:
     v1 = {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000",
           "memory/memory.limit_in_bytes": "9223372036854771712", "memory/memory.usage_in_bytes": "1000"}  # fmt: skip
     tree(tmp_path, {"proc/self/cgroup": VERSION_1} | {f"sys/fs/cgroup/{name}": text for name, text in v1.items()})
@@ -81,11 +81,11 @@ def test_version_1_without_limits(tmp_path: Path) -> None:
     assert (cgroup.cpu_limit(), cgroup.cpu_s(), cgroup.memory_limit_bytes()) == (None, None, None)
 
 
-def test_no_groups_at_all(tmp_path: Path) -> None:
+def test_computer_without_control_groups_has_no_limits(tmp_path: Path) -> None:
     assert Cgroup.find(tmp_path) is None
 
 
-def test_what_a_container_is_known_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("container", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     assert not is_contained(tmp_path)
@@ -98,7 +98,7 @@ def test_what_a_container_is_known_by(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not is_contained(tmp_path), "a virtual machine made from a container's image"
 
 
-def test_a_container_measures_itself_and_a_host_everything(tmp_path: Path) -> None:
+def test_container_measures_only_itself(tmp_path: Path) -> None:
     version_2(
         tmp_path, "/", cpu_max="50000 100000", cpu_stat="usage_usec 1000000", memory_max="5000", memory_current="1"
     )
@@ -121,7 +121,7 @@ def test_facts_of_this_computer() -> None:
 
 
 class Bench(Computer):
-    """Four cores, busy as told."""
+    """Four cores with a settable load."""
 
     cores = measured_cores = 4.0
     used_s = 100.0
@@ -135,7 +135,7 @@ class Bench(Computer):
         return 7
 
 
-def test_spare_cpu_is_what_others_leave_and_changes_smoothly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spare_cpu_excludes_use_by_others_and_changes_smoothly(monkeypatch: pytest.MonkeyPatch) -> None:
     now, computer = 1000.0, Bench()
     monkeypatch.setattr("time.monotonic", lambda: now)
     meter = Meter(computer)

@@ -1,4 +1,4 @@
-"""The loopback of the computer, closed to tasks but for what they serve there: by real sockets, in both sandboxes."""
+"""The computer's loopback is closed to tasks except for their own servers: real sockets, both sandboxes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ print(json.dumps(found))
 
 @pytest.fixture
 def owners(tmp_path: Path) -> Iterator[list[str]]:
-    """What somebody else serves on this computer, as arguments for ``TRY``."""
+    """Servers of other programs on this computer, as arguments for ``TRY``."""
     with ExitStack() as stack:
         here, everywhere = (stack.enter_context(socket.create_server((host, 0))) for host in ("127.0.0.1", ""))
         desk, file = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
@@ -79,7 +79,7 @@ def owners(tmp_path: Path) -> Iterator[list[str]]:
 
 
 def own_address() -> str:
-    """An address of this computer that is not on its loopback."""
+    """Return an address of this computer outside its loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
         try:
             it.connect(("192.0.2.1", 9))
@@ -103,15 +103,17 @@ async def test_a_task_reaches_the_network_and_its_own_services_and_no_others(
     assert set(own.values()) == {True}, own
 
 
-def test_the_jumps_of_the_filter_end_where_they_should() -> None:
-    """For the machines that are not this one as well: a call of a 32-bit program is tested by lines of its own."""
+def test_jumps_of_the_filter_end_at_the_right_lines() -> None:
+    """For all architectures; calls of 32-bit programs are checked by separate lines of the filter."""
     for machine in ("x86_64", "aarch64"):
         lines = connect_filter._program(machine)
         for at, (code, yes, no, _) in enumerate(lines):
             if code in (connect_filter._EQUAL, connect_filter._AT_LEAST, connect_filter._ANY_BIT):
                 assert at + 1 + max(yes, no) < len(lines)
         native = lines[1 + 1 + lines[1][1]]
-        assert native == (connect_filter._LOAD, 0, 0, 0), "a native call goes on at the number, past those of others"
+        assert native == (connect_filter._LOAD, 0, 0, 0), (
+            "a native call continues at its number, past those of other architectures"
+        )
 
 
 def test_addresses_of_the_loopback() -> None:

@@ -1,4 +1,4 @@
-"""The processor is contended when somebody waits for it while programs of ordinary priority use it."""
+"""The processor is contended when processes wait for it while programs of normal priority use it."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Proc:
         self.passes(0.1)
 
     def passes(self, waited: float, user: float = 0.0, nice: float = 0.0, times: int = 1) -> bool:
-        """Look after a tenth of a second with these parts of it; ``user`` and ``nice`` in cores."""
+        """Sample after 0.1 s with these shares of it; ``user`` and ``nice`` in cores."""
         self.now += 0.1
         self._waited_us += round(waited * 1e5)
         self._user, self._nice = self._user + round(user * 10), self._nice + round(nice * 10)
@@ -41,34 +41,34 @@ def proc(tmp_path: Path, request: pytest.FixtureRequest) -> Proc:
     return Proc(tmp_path, request.param)
 
 
-def test_tasks_make_way_where_others_share_the_cores_with_them(proc: Proc) -> None:
+def test_tasks_yield_when_others_compete_for_the_cores(proc: Proc) -> None:
     assert proc.passes(waited=1.0, user=1.0, nice=1.0)
-    assert proc.wanted == 2.0, "they get half of what they want"
+    assert proc.wanted == 2.0, "others get half of the time they want"
 
 
-def test_tasks_alone_disturb_nobody_however_they_compete_with_one_another(proc: Proc) -> None:
+def test_competition_among_tasks_is_no_contention(proc: Proc) -> None:
     assert not proc.passes(waited=1.0, user=0.0, nice=2.0)
     assert proc.wanted == 0.0
 
 
-def test_the_agent_is_none_of_the_others(proc: Proc) -> None:
+def test_agent_does_not_count_as_another_program(proc: Proc) -> None:
     """It starts thousands of short tasks a second."""
     proc.agent_s += 0.1
     assert not proc.passes(waited=1.0, user=1.0, nice=1.0)
 
 
-def test_others_alone_are_not_disturbed(proc: Proc) -> None:
+def test_programs_without_tasks_are_no_contention(proc: Proc) -> None:
     assert not proc.passes(waited=0.0, user=1.0, nice=0.0)
 
 
-def test_what_is_over_at_once_does_not_count_where_nobody_is_near(proc: Proc) -> None:
+def test_short_contention_does_not_count_without_an_owner(proc: Proc) -> None:
     looks = [proc.passes(1.0, 1.0, 1.0, times=3) for _ in range(2)]
     assert not any([*looks, proc.passes(0.0, 0.0, 2.0, times=3), proc.passes(1.0, 1.0, 1.0, times=3)])
     assert proc.wanted == 0.0
     assert [proc.passes(1.0, 1.0, 1.0, times=3) for _ in range(2)] == [False, True]
 
 
-def test_they_are_held_back_for_longer_each_time_that_it_is_contended_again_at_once(tmp_path: Path) -> None:
+def test_pause_grows_with_each_repeated_contention(tmp_path: Path) -> None:
     proc, held = Proc(tmp_path), []
     for _ in range(3):
         assert proc.passes(1.0, 1.0, 1.0)
@@ -84,14 +84,14 @@ def test_they_are_held_back_for_longer_each_time_that_it_is_contended_again_at_o
     assert proc.wanted == 0.0, "after a calm the first pause is short again"
 
 
-def test_what_was_before_a_pause_of_tasks_is_no_sign(tmp_path: Path) -> None:
+def test_samples_from_before_a_pause_do_not_count(tmp_path: Path) -> None:
     proc = Proc(tmp_path)
     proc.contention.forget()
     assert not proc.passes(1.0, 1.0, 1.0)
     assert proc.passes(1.0, 1.0, 1.0)
 
 
-def test_where_nothing_can_be_read_nothing_is_contended(tmp_path: Path) -> None:
+def test_unreadable_counters_mean_no_contention(tmp_path: Path) -> None:
     contention = Contention(2.0, tmp_path / "none")
     assert not contention.look(1.0)
     assert not contention.look(2.0)

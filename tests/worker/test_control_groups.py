@@ -1,4 +1,4 @@
-"""Control groups as files: what is written where, in both versions, and when a group is taken for ours."""
+"""Control groups as files: the values written in both versions, and when a group counts as ours."""
 
 import os
 import shutil
@@ -65,7 +65,7 @@ def made(own: Path, name: str) -> bool:
     return True
 
 
-def test_controllers_are_handed_on_from_a_group_of_ours(
+def test_controllers_are_enabled_in_our_own_group(
     handed_over: Path, written: list[tuple[str, str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delegation, "_make", made)
@@ -81,7 +81,7 @@ def test_controllers_are_handed_on_from_a_group_of_ours(
     ]
 
 
-def test_a_group_with_others_in_it_is_not_changed(
+def test_group_with_other_processes_is_not_changed(
     handed_over: Path, written: list[tuple[str, str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (handed_over / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
@@ -91,7 +91,7 @@ def test_a_group_with_others_in_it_is_not_changed(
 
 
 def test_limits_in_version_2(tmp_path: Path) -> None:
-    """Those of one task after the other, with room for the supervisor; what stays is not written again."""
+    """Limits of consecutive tasks, with a margin for the supervisor; unchanged values are not written again."""
     folder = folder_with(tmp_path / "supervisor-7", memory__max="", memory__swap__max="", pids__max="")
     group = ControlGroup(dict.fromkeys(("core", "memory", "pids"), str(tmp_path)), "supervisor-7")
 
@@ -104,7 +104,7 @@ def test_limits_in_version_2(tmp_path: Path) -> None:
     own = 2**19
     assert written(2**30, 50) == {"memory.max": str(2**30 + own), "memory.swap.max": "0", "pids.max": "51"}
     assert written(2**30, 50) == {}
-    assert written(1000, 50) == {"memory.max": str(2**24 + own), "memory.swap.max": "0"}  # the rest is watched
+    assert written(1000, 50) == {"memory.max": str(2**24 + own), "memory.swap.max": "0"}  # other limits are watched
     assert written(None, None) == {"memory.max": "max", "memory.swap.max": "max", "pids.max": "max"}
 
 
@@ -122,12 +122,12 @@ def test_use_and_breach_in_version_2(tmp_path: Path) -> None:
     group.close()
 
 
-def test_a_breach_is_one_task_s_own() -> None:
-    """The group counts for all tasks that it ever has."""
+def test_breach_is_attributed_to_one_task() -> None:
+    """The counters of a group are cumulative over its tasks."""
     assert [breach((2, 5), after) for after in ((2, 5), (2, 6), (3, 6))] == [None, "processes", "memory"]
 
 
-def test_without_places_it_does_nothing() -> None:
+def test_control_group_without_places_does_nothing() -> None:
     group = ControlGroup({}, "supervisor-7")
     group.make()
     group.enter()
@@ -139,14 +139,14 @@ def test_without_places_it_does_nothing() -> None:
     assert group.remove()
 
 
-def test_what_cannot_be_had_is_told_with_what_is_done_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ability_is_reported_with_its_substitute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation, "claim", lambda yields: {})
     missing = {ability.name: ability.detail for ability in abilities.abilities() if not ability.has}
     assert missing["memory limit enforced by the kernel"].startswith("checked twice a second")
     assert "frozen without signals" in missing
 
 
-def test_doctor_tells_what_becomes_of_tasks_where_all_that_watched_them_is_killed(
+def test_doctor_reports_whether_orphaned_tasks_are_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sees, places = visible(), {"core": "/sys/fs/cgroup/loopline-1-1"}
@@ -159,8 +159,8 @@ def test_doctor_tells_what_becomes_of_tasks_where_all_that_watched_them_is_kille
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not delegation._hierarchies(Path("/")), reason="needs groups of root's")
-def test_what_runs_in_the_group_of_an_agent_that_was_killed_is_killed() -> None:
-    """Another session, an empty environment, another folder: nothing but its group says what it is."""
+def test_processes_in_the_group_of_a_killed_agent_are_killed() -> None:
+    """With another session, an empty environment and another folder, only the group identifies the process."""
     [own, *_] = delegation._hierarchies(Path("/")).values()
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -175,15 +175,13 @@ def test_what_runs_in_the_group_of_an_agent_that_was_killed_is_killed() -> None:
     places = delegation.claim(yields=True)
     remove_places(set(places.values()))
     assert not group.parent.exists()
-    assert other.poll() is None, "a group of another name is somebody else's"
+    assert other.poll() is None, "a group with another name is not ours"
     other.kill()
     other.wait()
     remove_places({str(others)})
 
 
-def test_a_group_that_another_agent_removes_just_now_stops_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_group_removed_by_another_agent_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, read = tmp_path / "sys/fs/cgroup/pids", processes.read
     left = own / "loopline-0-1"
     (left / "slot").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""When a Report goes: at once where nothing is under way, else when the answer is here, or has been waited for."""
+"""When Reports are sent: at once if none is unanswered, otherwise after the answer or a timeout."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ FACTS = Facts("linux", "x86_64", "3.11.7", "0", "cpu", cpus=1, memory_bytes=1, s
 
 
 class Socket:
-    """The way to a master that is asked for nothing."""
+    """A socket to a master that sends no requests."""
 
     is_over = False
     is_writable = True
@@ -98,7 +98,7 @@ async def rounds() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_result_that_comes_alone_is_told_as_soon_as_the_loop_comes_round(
+async def test_single_result_is_reported_in_the_next_loop_iteration(
     conversation: Conversation, socket: Socket
 ) -> None:
     conversation.speak()
@@ -106,7 +106,7 @@ async def test_a_result_that_comes_alone_is_told_as_soon_as_the_loop_comes_round
     assert socket.reports == 2
 
 
-async def test_what_happened_together_is_told_at_once_where_the_last_report_is_answered(
+async def test_report_is_sent_at_once_if_the_last_one_was_answered(
     conversation: Conversation, socket: Socket
 ) -> None:
     conversation.speak_now()
@@ -117,7 +117,7 @@ async def test_what_happened_together_is_told_at_once_where_the_last_report_is_a
     assert socket.reports == 3
 
 
-async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(
+async def test_results_during_an_unanswered_report_are_sent_together(
     conversation: Conversation, socket: Socket
 ) -> None:
     conversation.speak()
@@ -126,16 +126,16 @@ async def test_what_comes_meanwhile_waits_for_the_answer_and_goes_together(
         conversation.speak()
         await rounds()
     assert socket.reports == 2
-    socket.answers(2, 1)  # to the Report before
+    socket.answers(2, 1)  # answers the previous Report
     assert socket.reports == 2
     socket.answers(3, 2)
     assert socket.reports == 3
     socket.answers(4, 3)
     await rounds()
-    assert socket.reports == 3, "there is nothing more to say"
+    assert socket.reports == 3, "no further news to report"
 
 
-async def test_an_answer_is_not_waited_for_forever(
+async def test_wait_for_an_answer_is_limited(
     conversation: Conversation, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_module, "ANSWER_WITHIN_S", 0.02)
@@ -145,9 +145,7 @@ async def test_an_answer_is_not_waited_for_forever(
     await until(lambda: socket.reports == 3)
 
 
-async def test_nothing_is_piled_up_before_a_connection_that_takes_no_more(
-    conversation: Conversation, socket: Socket
-) -> None:
+async def test_no_report_is_queued_on_a_blocked_connection(conversation: Conversation, socket: Socket) -> None:
     socket.is_writable = False
     conversation.speak()
     await rounds()
@@ -157,12 +155,12 @@ async def test_nothing_is_piled_up_before_a_connection_that_takes_no_more(
     assert socket.reports == 2
 
 
-async def test_what_has_only_begun_is_told_soon(conversation: Conversation, socket: Socket) -> None:
+async def test_start_of_an_attempt_is_reported_soon(conversation: Conversation, socket: Socket) -> None:
     conversation.speak_soon()
     await until(lambda: socket.reports == 2)
 
 
-async def test_silence_is_the_end_of_it_and_reports_go_on_until_then(
+async def test_reports_continue_until_a_silent_link_is_closed(
     conversation: Conversation, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation.end()
@@ -175,14 +173,14 @@ async def test_silence_is_the_end_of_it_and_reports_go_on_until_then(
     assert socket.reports > 2
 
 
-async def test_what_goes_wrong_in_a_report_ends_the_connection(conversation: Conversation, socket: Socket) -> None:
+async def test_error_in_a_report_ends_the_connection(conversation: Conversation, socket: Socket) -> None:
     conversation._listener.report = None  # type: ignore[assignment,method-assign]
     conversation.speak()
     await rounds()
     assert isinstance(socket.ending, TypeError)
 
 
-async def test_while_more_is_to_be_done_here_results_gather_for_a_moment(
+async def test_results_are_collected_briefly_while_the_worker_is_busy(
     conversation: Conversation, socket: Socket, listener: ConversationListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_module, "GATHER_S", 3600)

@@ -1,4 +1,4 @@
-"""What the owner keeps of the processor, by where systemd puts their programs; the groups are made by hand."""
+"""The owner's share of the processor for systemd's groups of their programs; the groups are made by hand."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def desktop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_apps_of_the_same_session_keep_what_the_slices_weight_leaves(desktop: Path) -> None:
+def test_share_of_apps_in_the_same_session_follows_from_weights(desktop: Path) -> None:
     group(desktop, f"{MANAGER}/app.slice")
     found = layout(desktop)
     assert [(n.group, round(n.share, 2)) for n in found.neighbours] == [(f"/{MANAGER}/app.slice", 0.91)]
@@ -42,7 +42,7 @@ def test_apps_of_the_same_session_keep_what_the_slices_weight_leaves(desktop: Pa
 
 
 @pytest.mark.parametrize("beside", [f"{USER}/session-2.scope", "user.slice/user-4242.slice", "system.slice"])
-def test_a_group_further_up_shares_half_and_is_the_worst(desktop: Path, beside: str) -> None:
+def test_group_of_a_parent_level_gets_half_at_worst(desktop: Path, beside: str) -> None:
     group(desktop, f"{MANAGER}/app.slice")
     group(desktop, beside)
     found = layout(desktop)

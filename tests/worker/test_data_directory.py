@@ -10,7 +10,7 @@ from loopline_shared.errors import LooplineError
 from loopline_worker.state.data_directory import DataDirectory
 
 
-def test_the_name_is_made_up_once(tmp_path: Path) -> None:
+def test_name_is_generated_once(tmp_path: Path) -> None:
     first = DataDirectory(tmp_path)
     name = first.worker_name()
     first.close()
@@ -20,7 +20,7 @@ def test_the_name_is_made_up_once(tmp_path: Path) -> None:
     again.close()
 
 
-def test_one_agent_at_a_time(tmp_path: Path) -> None:
+def test_second_agent_on_a_folder_is_refused(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     with pytest.raises(LooplineError, match="another agent uses") as caught:
         DataDirectory(tmp_path)
@@ -29,13 +29,13 @@ def test_one_agent_at_a_time(tmp_path: Path) -> None:
     DataDirectory(tmp_path).close()
 
 
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LooplineError, match="cannot use the data folder"):
         DataDirectory(tmp_path / "file")
 
 
-def test_a_writable_disk(tmp_path: Path) -> None:
+def test_writable_disk_is_detected(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path / "data")
     assert directory.is_writable()
     assert not (tmp_path / "data" / "probe").exists()
@@ -44,7 +44,7 @@ def test_a_writable_disk(tmp_path: Path) -> None:
     assert not directory.is_writable()
 
 
-def test_the_sweep_kills_leftovers_and_nothing_else(tmp_path: Path) -> None:
+def test_sweep_kills_only_leftover_processes(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path / "a")
     (directory.scratch / "1.1.1" / "deep").mkdir(parents=True)
     sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]

@@ -1,4 +1,4 @@
-"""When a worker ends by itself."""
+"""Conditions under which a worker ends by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def departure(**chosen: object) -> Departure:
     return Departure(NOW, until=settings.until, **timeouts)
 
 
-def test_a_lent_computer_stays() -> None:
+def test_worker_without_an_end_stays() -> None:
     one = departure()
     assert one.told is None
     assert one.reason(NOW + 1e9, is_idle=True, is_linked=False) == ""
@@ -28,7 +28,7 @@ def test_a_lent_computer_stays() -> None:
 @pytest.mark.parametrize(
     ("said", "until"), [(NOW + 60, NOW + 60), ("1900000060", NOW + 60), ("2030-03-17T17:47:40Z", NOW + 60)]
 )
-def test_it_ends_a_moment_before_it_has_to(said: object, until: float) -> None:
+def test_worker_ends_shortly_before_its_deadline(said: object, until: float) -> None:
     one = departure(until=said)
     assert one.told == until - LEAVES_BEFORE_S
     assert one.reason(one.told - 0.1, is_idle=False, is_linked=True) == ""
@@ -42,22 +42,22 @@ def test_a_duration_counts_from_its_start(monkeypatch: pytest.MonkeyPatch) -> No
         WorkerSettings.load(until="soon")
 
 
-def test_in_a_slurm_allocation_it_ends_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_ends_with_its_slurm_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1900000060")
     assert departure().until == NOW + 60
     monkeypatch.setenv("SLURM_JOB_END_TIME", "UNLIMITED")
     assert departure().until is None
 
 
-def test_idle_is_without_a_task_while_the_master_is_there() -> None:
+def test_idle_time_counts_only_while_connected() -> None:
     one = departure(idle_timeout_s=30.0, death_timeout_s=100.0)
     assert one.reason(NOW + 20, is_idle=False, is_linked=True) == ""
-    assert one.reason(NOW + 40, is_idle=True, is_linked=False) == "", "who is away gives no tasks"
+    assert one.reason(NOW + 40, is_idle=True, is_linked=False) == "", "a disconnected master cannot send tasks"
     assert one.reason(NOW + 69, is_idle=True, is_linked=True) == ""
     assert one.reason(NOW + 70, is_idle=True, is_linked=True) == "no task came for 30 s"
 
 
-def test_without_its_master_it_does_not_stay_for_ever() -> None:
+def test_worker_without_its_master_eventually_ends() -> None:
     one = departure(idle_timeout_s=30.0, death_timeout_s=100.0)
     assert one.reason(NOW + 99, is_idle=False, is_linked=False) == ""
     assert one.reason(NOW + 100, is_idle=False, is_linked=False) == "the master was away for 100 s"

@@ -1,4 +1,4 @@
-"""Which master a worker without --master goes to, and with whose token."""
+"""The master and token that a worker without --master uses."""
 
 import logging
 import socket
@@ -27,14 +27,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "announced", lambda: "")
 
 
-def test_where_it_has_joined(tmp_path: Path) -> None:
+def test_worker_uses_the_master_it_has_joined(tmp_path: Path) -> None:
     JOINED.write()
     assert membership_file().is_relative_to(tmp_path)
     settings = with_master(WorkerSettings.load())
     assert (settings.master, settings.name, settings.find_token()) == ("http://lab-pc:7461", "pc-1", "ll_1_x")
 
 
-def test_a_master_and_its_standby_come_from_one_line() -> None:
+def test_master_and_standby_come_from_one_line() -> None:
     member = Membership("http://one:7461,http://two:7461", "pc-1", "ll_1_x")
     member.write()
     settings = with_master(WorkerSettings.load())
@@ -42,36 +42,36 @@ def test_a_master_and_its_standby_come_from_one_line() -> None:
     assert settings.belongs_to(member)
 
 
-def test_what_is_set_comes_first_and_gets_no_token_of_another_master() -> None:
+def test_set_master_takes_precedence_and_gets_no_other_token() -> None:
     JOINED.write()
     settings = with_master(WorkerSettings.load(master="http://other:1", name="mine"))
     assert (settings.master, settings.name, settings.find_token()) == ("http://other:1", "mine", None)
 
 
 @pytest.mark.parametrize("master", ["http://lab-pc:7461", "http://LAB-PC:7461/"])
-def test_the_name_goes_with_the_token_also_where_its_master_is_set(master: str) -> None:
+def test_name_belongs_to_the_token_even_if_the_master_is_set(master: str) -> None:
     JOINED.write()
     settings = with_master(WorkerSettings.load(master=master))
     assert (settings.name, settings.find_token()) == ("pc-1", "ll_1_x")
 
 
 @pytest.mark.parametrize("master", ["http://Lab-PC:80", "https://LAB:443", "http://lab-pc/grid"])
-def test_however_the_address_is_written_it_is_the_same_master(master: str) -> None:
-    """A membership of an earlier release has it as it was in the line."""
+def test_different_spellings_of_an_address_are_the_same_master(master: str) -> None:
+    """Earlier releases stored the address as written in the line."""
     member = Membership(master, "pc-1", "ll_1_x", "ab" * 32, "a CA")
     member.write()
     settings = with_master(WorkerSettings.load())
     assert settings.belongs_to(member)
     assert settings.find_token() == "ll_1_x"
-    assert HttpClient(settings).master.startswith("https://"), "nothing is sent in the clear where a CA is known"
+    assert HttpClient(settings).master.startswith("https://"), "plain HTTP is not used if a CA is known"
 
 
-def test_a_name_that_is_set_stays() -> None:
+def test_set_name_is_kept() -> None:
     JOINED.write()
     assert with_master(WorkerSettings.load(name="mine")).name == "mine"
 
 
-def test_what_the_network_says_is_for_people_only(
+def test_announced_master_is_only_a_hint_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(discovery, "announced", lambda: "http://evil:7461")
@@ -82,7 +82,7 @@ def test_what_the_network_says_is_for_people_only(
     assert "loopline token join" in caplog.text
 
 
-def test_nobody_listens_to_the_network_without_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_announcements_are_not_awaited_without_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(discovery, "announced", lambda: pytest.fail("it did"))
     with_master(WorkerSettings.load(master="http://other:1"))
     (tmp_path / "own").write_text("ll_own")

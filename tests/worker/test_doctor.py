@@ -1,4 +1,4 @@
-"""``loopline doctor``: what it finds on this machine, and its self-test with a mouse that is moved for real."""
+"""``loopline doctor``: its findings on this machine, and its self-test with real mouse movements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def start(folder: Path, display: dict[str, str], *words: str) -> asyncio.s
     )  # fmt: skip
 
 
-async def test_what_it_finds_is_json(tmp_path: Path) -> None:
+async def test_doctor_prints_its_findings_as_json(tmp_path: Path) -> None:
     doctor = await start(tmp_path, {}, "--json", "--policy", "spare")
     found = json.loads((await doctor.communicate())[0])
     assert doctor.returncode == 0
@@ -39,7 +39,7 @@ async def test_what_it_finds_is_json(tmp_path: Path) -> None:
     assert packages["detail"].startswith("by uv (")
 
 
-async def test_the_self_test_sees_a_moved_mouse(tmp_path: Path) -> None:
+async def test_self_test_detects_a_moved_mouse(tmp_path: Path) -> None:
     with x_server() as display:
         doctor = await start(tmp_path, display, "--self-test")
         assert doctor.stdout
@@ -59,7 +59,7 @@ async def test_a_wrong_setting_is_exit_code_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("idle_s", "says"), [(None, "in use, to be safe: x11"), (61.0, "x11 decides")])
-def test_its_words(idle_s: float | None, says: str) -> None:
+def test_doctor_describes_its_findings(idle_s: float | None, says: str) -> None:
     probes = [Reading("x11", 61.0, True, "display :0"), Reading("gnome", detail="no bus"), Reading("terminals", 7.0)]
     limits = [Ability("freezing", False, "no group")]
     found = Findings(
@@ -76,7 +76,7 @@ def test_its_words(idle_s: float | None, says: str) -> None:
         assert part in text
 
 
-def test_it_says_whether_the_port_to_other_workers_is_open() -> None:
+def test_doctor_says_whether_the_peer_port_is_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         found = _peers(WorkerSettings(peer_port=port))
@@ -93,7 +93,7 @@ def test_it_says_whether_the_port_to_other_workers_is_open() -> None:
         ({"sqlalchemy", "highspy"}, [(True, "best rates, by HiGHS")]),
     ],
 )
-def test_how_transfers_are_planned_is_said_where_a_master_is_installed(
+def test_doctor_describes_transfer_planning_if_a_master_is_installed(
     installed: set[str], says: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "find_spec", lambda name: name in installed or None)

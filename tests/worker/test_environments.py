@@ -1,4 +1,4 @@
-"""Environments on a worker: builds that heed the owner, room on the disk, images that would leave their folder."""
+"""Environments on a worker: builds that yield to the owner, disk space, images that try to leave their folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.worker.bench import until
 
 
 class Maker:
-    """A maker that does nothing, and notes what it is told."""
+    """A maker that does nothing and records its calls."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -52,7 +52,7 @@ async def build_of(folder: Path, maker: Maker, limit_bytes: int = 10**9) -> Buil
     return build
 
 
-async def test_a_build_is_frozen_while_all_who_wait_for_it_are_and_given_up_with_the_last(tmp_path: Path) -> None:
+async def test_build_is_frozen_and_cancelled_with_its_last_waiter(tmp_path: Path) -> None:
     maker = Maker()
     build = await build_of(tmp_path, maker)
     waiting = [asyncio.create_task(build.wait(who, job)) for who, job in (("a", 1), ("b", 2))]
@@ -71,7 +71,7 @@ async def test_a_build_is_frozen_while_all_who_wait_for_it_are_and_given_up_with
     assert maker.told[-1] == "kill"
 
 
-async def test_a_build_that_outgrows_the_limit_is_ended_as_that(tmp_path: Path) -> None:
+async def test_build_beyond_the_size_limit_is_ended_with_that_reason(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 100_000)
     ended = asyncio.Event()
     maker = Maker()
@@ -97,7 +97,7 @@ def stored(folder: Path, *names: str) -> EnvironmentStore:
     return store
 
 
-def test_environments_keep_to_the_caches_limit_and_one_in_use_stays(tmp_path: Path) -> None:
+def test_environments_obey_the_cache_limit_except_those_in_use(tmp_path: Path) -> None:
     store = stored(tmp_path, "a", "b")
     store.in_use = lambda: {"a"}
     folder = tmp_path / "environments" / "c"
@@ -111,10 +111,8 @@ def test_environments_keep_to_the_caches_limit_and_one_in_use_stays(tmp_path: Pa
     assert not (folder.parent / "broken").exists()
 
 
-async def test_a_build_for_one_that_is_frozen_already_stands_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one before was still being removed as the owner came back."""
+async def test_build_for_a_frozen_attempt_starts_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The previous environment was still being removed when the owner returned."""
     may_go, makers = threading.Event(), list[Maker]()
 
     class Lasting(Maker):
@@ -170,13 +168,13 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 
     ],
     ids=["path", "through a link", "hard link"],
 )
-def test_an_image_with_files_outside_itself_is_refused(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
+def test_image_with_files_outside_its_folder_is_refused(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
     (tmp_path / "secret").write_text("s")
     with pytest.raises(BuildError, match="outside itself"):
         image_tool._extract(archive(tmp_path, *members), tmp_path / "root")
 
 
-def test_an_image_loses_devices_and_set_user_bits_and_leaves_the_way_to_the_task_free(tmp_path: Path) -> None:
+def test_unpacked_image_has_no_devices_or_setuid_bits(tmp_path: Path) -> None:
     members = [entry("etc", tarfile.DIRTYPE, mode=0o755), entry("su", mode=0o4755), entry("null", tarfile.CHRTYPE)]
     members += [
         entry("home", tarfile.DIRTYPE, mode=0o555),
@@ -184,7 +182,7 @@ def test_an_image_loses_devices_and_set_user_bits_and_leaves_the_way_to_the_task
         entry("bin", tarfile.SYMTYPE, "usr"),
     ]
     members += [entry("closed", mode=0o600), entry("opt/unnamed")]
-    before = os.umask(0o077)  # as the agent of a service has it
+    before = os.umask(0o077)  # the umask of a service's agent
     image_tool._extract(archive(tmp_path, *members), tmp_path / "root")
     assert (tmp_path / "root" / "su").stat().st_mode & 0o7777 == 0o755
     assert (tmp_path / "root" / "closed").stat().st_mode & 0o7777 == 0o644
@@ -197,7 +195,7 @@ def test_an_image_loses_devices_and_set_user_bits_and_leaves_the_way_to_the_task
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "root").rglob("*") if path.is_dir()} == {0o755}
 
 
-def test_what_a_tasks_user_has_built_becomes_the_agents_and_everybody_may_read_it(tmp_path: Path) -> None:
+def test_built_environment_becomes_owned_by_the_agent_and_readable(tmp_path: Path) -> None:
     folder = tmp_path / "key"
     (folder / "venv" / "bin").mkdir(parents=True, mode=0o2770)
     program, package = folder / "venv" / "bin" / "tool", folder / "venv" / "package.py"
@@ -208,7 +206,9 @@ def test_what_a_tasks_user_has_built_becomes_the_agents_and_everybody_may_read_i
     (folder / "venv" / "link").symlink_to("/etc/shadow")
     numbers = {path.stat().st_ino for path in (program, package)}
     take_over(folder)
-    assert not numbers & {path.stat().st_ino for path in (program, package)}, "what its maker holds open is no more"
+    assert not numbers & {path.stat().st_ino for path in (program, package)}, (
+        "files that the builder holds open are replaced"
+    )
     modes = [path.stat().st_mode & 0o7777 for path in (folder, program.parent, program, package)]
     assert modes == [0o755, 0o755, 0o755, 0o644]
     assert (folder / "venv" / "link").readlink() == Path("/etc/shadow")
@@ -217,7 +217,7 @@ def test_what_a_tasks_user_has_built_becomes_the_agents_and_everybody_may_read_i
 
 
 @pytest.mark.parametrize("kind", ["a link to a file of the agent's", "a pipe"])
-def test_what_is_no_file_of_the_makers_is_not_taken_over(tmp_path: Path, kind: str) -> None:
+def test_files_not_owned_by_the_builder_are_not_taken_over(tmp_path: Path, kind: str) -> None:
     folder, secret = tmp_path / "key", tmp_path / "secret"
     folder.mkdir()
     secret.write_text("the worker's token")

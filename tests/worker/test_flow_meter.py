@@ -1,4 +1,4 @@
-"""Rates of flows, and what decided them."""
+"""Rates of flows, and their limiting factors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loopline_worker.peers.flow_meter import FlowMeter, FlowReading
 
 
 class Flow:
-    """A meter in a time of its own: pieces of 100 bytes, one after the other."""
+    """A meter with its own clock: pieces of 100 bytes, one after another."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,13 +20,13 @@ class Flow:
             self.meter.count(100, took_s, is_late=is_late)
 
     def begun(self) -> Flow:
-        """Return it after the pieces with which a flow begins."""
+        """Return the meter after the first pieces of a flow."""
         self.pieces(1, 0.25)
         self.meter.read()
         return self
 
 
-def test_how_a_flow_begins_shows_nothing_of_the_network() -> None:
+def test_start_of_a_flow_is_not_used_as_a_measurement() -> None:
     flow = Flow()
     assert flow.meter.read() == FlowReading()
     flow.pieces(3, 0.1)
@@ -37,7 +37,7 @@ def test_how_a_flow_begins_shows_nothing_of_the_network() -> None:
     assert flow.meter.read() == FlowReading(), "another source"
 
 
-def test_a_window_ends_with_a_piece_so_that_slow_flows_have_their_rate() -> None:
+def test_window_ends_with_a_piece_for_slow_flows() -> None:
     flow = Flow().begun()
     flow.pieces(1, 0.7)
     flow.now += 0.6
@@ -46,12 +46,14 @@ def test_a_window_ends_with_a_piece_so_that_slow_flows_have_their_rate() -> None
     flow.meter.count(100, 0.0, is_late=False)
     assert flow.meter.read().rate_bytes_s == pytest.approx(100 / 0.7)
     flow.now += 0.4
-    assert flow.meter.read().rate_bytes_s == pytest.approx(100 / 0.7), "nothing has come since, and it is early"
+    assert flow.meter.read().rate_bytes_s == pytest.approx(100 / 0.7), (
+        "no piece arrived since, and the window is short"
+    )
     flow.now += 1.2
-    assert flow.meter.read() == FlowReading(), "nothing comes: that tells nothing of the network"
+    assert flow.meter.read() == FlowReading(), "a stalled flow does not measure the network"
 
 
-def test_a_limit_that_was_used_up_shows_nothing() -> None:
+def test_flow_at_its_rate_limit_is_not_a_measurement() -> None:
     flow = Flow().begun()
     flow.pieces(6, 0.1)
     flow.meter.hold_back()
@@ -61,13 +63,11 @@ def test_a_limit_that_was_used_up_shows_nothing() -> None:
 @pytest.mark.parametrize(
     ("took_s", "is_free", "is_swift"), [(0.09, True, False), (0.05, False, False), (0.01, False, True)]
 )
-def test_late_pieces_show_by_how_long_they_take_whether_the_network_has_room(
-    took_s: float, is_free: bool, is_swift: bool
-) -> None:
+def test_duration_of_late_pieces_shows_spare_network_capacity(took_s: float, is_free: bool, is_swift: bool) -> None:
     flow = Flow().begun()
     flow.pieces(6, 0.1, took_s, is_late=True)
     flow.meter.starve()
     assert flow.meter.read() == FlowReading(pytest.approx(1000.0), is_free=is_free, is_swift=is_swift)
     flow.pieces(6, 0.1, 0.1)
     flow.meter.starve()
-    assert flow.meter.read().is_free, "who starved between two pieces is judged by them"
+    assert flow.meter.read().is_free, "a flow that starved between pieces is measured within them"

@@ -1,4 +1,4 @@
-"""Functions in interpreters of the pool: what comes back, what is kept between calls, how calls end."""
+"""Functions in pooled interpreters: results, state between calls, ends of calls."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.caller import Caller, ends_of, value_of
 
 ROOT = Path(__file__).parents[2]
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # interpreters cannot import this file
 
 
 def own_pid() -> int:
     return os.getpid()
 
 
-async def test_what_it_returns_comes_back(caller: Caller) -> None:
+async def test_return_value_is_returned(caller: Caller) -> None:
     result = await caller.call(lambda x, y: {"sum": x + y}, 2, 3)
     assert (result.outcome, result.exit_code, value_of(result)) == (Outcome.SUCCEEDED, 0, {"sum": 5})
     assert result.cpu_s > 0
     assert result.peak_memory_bytes > 0
 
 
-async def test_what_it_raises_comes_back_with_its_traceback(caller: Caller) -> None:
+async def test_exception_is_returned_with_its_traceback(caller: Caller) -> None:
     def fail(seed: int) -> None:
         raise ValueError(f"bad seed {seed}")
 
@@ -66,11 +66,11 @@ async def test_what_it_raises_comes_back_with_its_traceback(caller: Caller) -> N
     error, text = value_of(result)
     assert repr(pickle.loads(error)) == "ValueError('bad seed 7')"
     assert text.startswith("Traceback")
-    assert text.count("File ") == 1, "frames of ours are no concern of its caller's"
+    assert text.count("File ") == 1, "the traceback has no frames of ours"
 
 
 class OtherArgumentsError(Exception):
-    """Its arguments are not those of Exception."""
+    """An exception with other arguments than Exception."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{what}: {code}")
@@ -78,7 +78,7 @@ class OtherArgumentsError(Exception):
 
 
 class AddsWordsError(ValueError):
-    """Makes something else of its own arguments."""
+    """An exception that changes its arguments."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"bad {what}")
@@ -95,7 +95,7 @@ class AddsWordsError(ValueError):
         (lambda: ExceptionGroup("two", [OtherArgumentsError(1, "a"), KeyError("b")]), "two (2 sub-exceptions)", None),
     ],
 )
-async def test_an_exception_comes_back_as_its_class(
+async def test_exception_is_returned_with_its_class(
     caller: Caller, make: Callable[[], Exception], text: str, code: int | None
 ) -> None:
     def fail() -> None:
@@ -109,7 +109,7 @@ async def test_an_exception_comes_back_as_its_class(
     assert getattr(back, "code", None) == code
 
 
-async def test_what_it_raises_may_say_anything(caller: Caller) -> None:
+async def test_message_of_an_exception_may_contain_any_text(caller: Caller) -> None:
     def fail() -> None:
         raise ValueError("a\0b\n\udcff" + "c" * 1000)
 
@@ -122,7 +122,7 @@ NOT_A_NUMBER = b'{"exit_code": 0, "reason": "", "cpu_s": NaN, "peak_memory_bytes
 
 
 @pytest.mark.parametrize("answer", [b"[]", NOT_A_NUMBER, b""])
-async def test_a_function_that_answers_itself_gains_nothing(caller: Caller, answer: bytes) -> None:
+async def test_forged_answer_of_a_function_is_rejected(caller: Caller, answer: bytes) -> None:
     def forge(answer: bytes) -> None:
         import os
         import stat
@@ -141,7 +141,7 @@ async def test_a_function_that_answers_itself_gains_nothing(caller: Caller, answ
     assert await caller.value(lambda: 1) == 1
 
 
-async def test_what_it_says_of_its_cpu_time_is_checked(caller: Caller) -> None:
+async def test_cpu_time_reported_by_a_function_is_checked(caller: Caller) -> None:
     def boast(number: int) -> None:
         import sys
 
@@ -164,7 +164,7 @@ async def test_a_line_that_cannot_be_read_ends_the_channel() -> None:
     assert not channel.is_open
 
 
-async def test_an_interpreter_that_cannot_be_launched_leaves_nothing_open(
+async def test_failed_launch_of_an_interpreter_leaves_no_descriptor_open(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any) -> None:
@@ -181,7 +181,7 @@ async def test_an_interpreter_that_cannot_be_launched_leaves_nothing_open(
 
 
 @pytest.mark.parametrize("what", ["argument", "value", "function"])
-async def test_what_cannot_be_pickled_says_so(caller: Caller, what: str) -> None:
+async def test_unpicklable_data_fails_with_a_reason(caller: Caller, what: str) -> None:
     def make_lock() -> object:
         import threading
 
@@ -252,8 +252,8 @@ async def test_each_call_has_its_own_output_folder_and_environment(caller: Calle
         await until(lambda folder=folder: not Path(folder).exists())
 
 
-def test_the_environment_of_many_calls_takes_no_memory() -> None:
-    """As Python and C see it, and what they start."""
+def test_environment_of_many_calls_does_not_leak_memory() -> None:
+    """As seen from Python, from C and from child processes."""
     program = """
 import os, psutil, subprocess
 from loopline_worker.functions.program.call_loop import _set_environment
@@ -273,8 +273,8 @@ print(subprocess.run("echo $WHAT $LONG $KEPT", shell=True, check=True, text=True
     assert (done.stdout.strip(), done.stderr) == ("last last kept", "")
 
 
-async def test_what_a_call_does_to_its_variables_is_undone_for_the_next(caller: Caller) -> None:
-    """Of those that are each call's own, also where they are to be as they were for the call before."""
+async def test_changed_environment_variables_are_reset_for_the_next_call(caller: Caller) -> None:
+    """Variables that each call gets, even if their values equal those of the previous call."""
 
     def change() -> tuple[str | None, str | None, str]:
         import os
@@ -302,7 +302,7 @@ async def test_long_values_and_arguments_are_files(caller: Caller) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_arguments_for_which_there_is_no_room_are_not_cut_short(tmp_path: Path) -> None:
+def test_arguments_are_not_truncated_on_a_full_disk(tmp_path: Path) -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -320,7 +320,7 @@ def a_value(folder: Path, content: bytes) -> Path:
     return folder
 
 
-async def test_calls_of_one_task_have_each_its_own_end(caller: Caller) -> None:
+async def test_each_call_of_a_task_has_its_own_result(caller: Caller) -> None:
     result = await caller.bench.result(caller.chunk(lambda x: 1 / x, (1,), (0,), (2,)))
     (one, value), (failed, (error, text)), (other, half) = ends_of(result)
     assert (one, value, failed, other, half) == (RETURNED, 1.0, RAISED, RETURNED, 0.5)
@@ -332,7 +332,7 @@ async def test_calls_of_one_task_have_each_its_own_end(caller: Caller) -> None:
     assert (result.outcome, result.reason, ends_of(result)) == (Outcome.SUCCEEDED, "", [(RETURNED, 1)])
 
 
-async def test_of_several_calls_only_that_fails_which_crashed(caller: Caller) -> None:
+async def test_only_the_crashed_call_of_a_task_fails(caller: Caller) -> None:
     def crash_at(number: int, where: tuple[int, ...]) -> int:
         if number in where:
             import os
@@ -349,10 +349,10 @@ async def test_of_several_calls_only_that_fails_which_crashed(caller: Caller) ->
     assert result.reason.startswith("2 of its calls crashed; the first: the Python process exited during the call")
 
 
-async def test_what_was_made_before_a_time_limit_is_kept(
+async def test_results_before_a_time_limit_are_kept(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock is put forward when the second call has begun, however long an interpreter took to start."""
+    """The clock is advanced when the second call has started, however long the interpreter took to start."""
     begun, runner = tmp_path / "second-call", caller.bench.runner
 
     def stick_at(number: int, begun: str) -> None:
@@ -368,14 +368,14 @@ async def test_what_was_made_before_a_time_limit_is_kept(
     await until(begun.exists)
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 600))
     await until(lambda: runner.freeze(slow.attempt))
-    runner.thaw(slow.attempt)  # looks at the clock
+    runner.thaw(slow.attempt)  # checks the clock
     result = await caller.bench.end_of(slow)
     assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 600 s")
     assert ends_of(result) == [(RETURNED, None)]
 
 
 def babble() -> int:
-    """Writes to whatever it has open, also to what its interpreter writes its calls' ends to."""
+    """Write to all open descriptors, including the interpreter's channel for results."""
     for file in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
         try:
             if file > 2 and not os.fstat(file).st_nlink:
@@ -386,13 +386,13 @@ def babble() -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows what is open so easily")
-async def test_what_a_function_writes_where_it_should_not_is_no_result_that_a_master_refuses(caller: Caller) -> None:
-    """A Report with such a one would be refused, and sent again, forever."""
+async def test_result_is_valid_even_if_a_function_writes_to_all_descriptors(caller: Caller) -> None:
+    """A Report with an invalid result would be refused and sent again, forever."""
     result = await caller.call(babble)
     assert link_session.read_result(link_session.write_result(result)) == result
 
 
-async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:
+async def test_long_results_of_several_calls_are_a_file(caller: Caller) -> None:
     result = await caller.bench.result(caller.chunk(lambda x: bytes(x), (50_000,), (50_001,)))
     assert result.value
     assert result.value.sha256
@@ -402,8 +402,8 @@ async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("place", [".tmp", "."])
-async def test_long_ends_are_written_nowhere_else(caller: Caller, tmp_path: Path, place: str) -> None:
-    """In a sandbox a function can reach nothing but its folder: we must not write behind a link for it."""
+async def test_long_results_are_not_written_behind_a_link(caller: Caller, tmp_path: Path, place: str) -> None:
+    """A sandboxed function can only reach its folder: we must not follow its links when writing."""
     outside = a_value(tmp_path / "outside", b"the owner's")
     target = str(outside / place)
 
@@ -421,7 +421,7 @@ async def test_long_ends_are_written_nowhere_else(caller: Caller, tmp_path: Path
     assert caller.bench.troubles == []
 
 
-async def test_long_ends_of_who_removed_its_own_folder_are_kept(caller: Caller) -> None:
+async def test_long_results_are_kept_if_a_call_removed_its_folder(caller: Caller) -> None:
     def tidy(size: int) -> bytes:
         if os.path.isdir(".tmp"):  # noqa: PTH112
             os.rmdir(".tmp")  # noqa: PTH106
@@ -432,7 +432,7 @@ async def test_long_ends_of_who_removed_its_own_folder_are_kept(caller: Caller) 
     assert result.value.sha256
 
 
-async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: Caller) -> None:
+async def test_folder_is_empty_for_each_call_and_removed_at_the_end(caller: Caller) -> None:
     def look(leave: str) -> tuple[list[str], list[str], str]:
         import os
         from pathlib import Path
@@ -452,7 +452,7 @@ async def test_a_folder_is_empty_for_every_call_and_gone_after_the_last(caller: 
     await until(lambda: not any(caller.bench.scratch.glob("*/*")))
 
 
-async def test_a_folder_that_went_meanwhile_is_made_again(caller: Caller) -> None:
+async def test_folder_removed_between_calls_is_recreated(caller: Caller) -> None:
     def where() -> str:
         return str(Path.cwd())
 
@@ -470,7 +470,7 @@ async def test_each_call_answers_for_its_own_memory(caller: Caller) -> None:
     assert abs(after - usual) < 2**25
 
 
-async def test_long_output_of_a_call_is_whole_and_the_next_call_has_none_of_it(caller: Caller) -> None:
+async def test_long_output_belongs_to_its_call_only(caller: Caller) -> None:
     result = await caller.call(lambda: print("x" * 3_000_000, end=""))
     assert (result.stdout.size_bytes, result.stdout.cut) == (3_000_000, True)
     assert caller.bench.spool.output_files(result.attempt)[0].stat().st_size == 100_000 + len(
@@ -480,7 +480,7 @@ async def test_long_output_of_a_call_is_whole_and_the_next_call_has_none_of_it(c
     assert result.stdout.data == b"short\n"
 
 
-async def test_somebody_reads_along_what_a_call_writes(caller: Caller) -> None:
+async def test_output_of_a_running_call_can_be_followed(caller: Caller) -> None:
     def speak() -> None:
         import time
         from pathlib import Path
@@ -498,7 +498,7 @@ async def test_somebody_reads_along_what_a_call_writes(caller: Caller) -> None:
     assert (await caller.bench.end_of(run)).stdout.data == b"first\n"
 
 
-async def test_what_a_call_did_to_its_stdout_is_no_concern_of_the_next(caller: Caller) -> None:
+async def test_closed_stdout_does_not_affect_the_next_call(caller: Caller) -> None:
     def close() -> None:
         import os
 
@@ -510,7 +510,7 @@ async def test_what_a_call_did_to_its_stdout_is_no_concern_of_the_next(caller: C
 
 
 @pytest.mark.parametrize("swapped", [".tmp", ".tmp/value", ""])
-def test_a_value_behind_a_link_is_none(tmp_path: Path, swapped: str) -> None:
+def test_value_behind_a_link_is_refused(tmp_path: Path, swapped: str) -> None:
     folder, outside = a_value(tmp_path / "call", b"mine"), a_value(tmp_path / "outside", b"the owner's")
     assert read_result(folder, tmp_path / "spool") == Output(4, data=b"mine")
     (folder / swapped).rename(tmp_path / "away")
@@ -518,7 +518,7 @@ def test_a_value_behind_a_link_is_none(tmp_path: Path, swapped: str) -> None:
     assert read_result(folder, tmp_path / "spool") is None
 
 
-def test_of_a_value_above_the_limit_the_beginning_is_kept(tmp_path: Path) -> None:
+def test_beginning_of_a_value_above_the_limit_is_kept(tmp_path: Path) -> None:
     folder = a_value(tmp_path / "call", b"x" * 10_000)
     whole = read_result(folder, tmp_path / "spool", limit_bytes=10_000)
     assert whole
@@ -528,7 +528,7 @@ def test_of_a_value_above_the_limit_the_beginning_is_kept(tmp_path: Path) -> Non
     assert not (tmp_path / "other").exists()
 
 
-async def test_the_limit_of_values_is_kept(tmp_path: Path) -> None:
+async def test_size_limit_of_values_is_enforced(tmp_path: Path) -> None:
     async with Bench(tmp_path, quota=Quota(value_bytes=5000)) as bench:
         caller = Caller(bench)
         result = await caller.call(lambda: b"x" * 5000)
@@ -540,9 +540,7 @@ async def test_the_limit_of_values_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "reason"), [("os._exit(3)", "exit code 3"), ("os._exit(0)", "exit code 0"), ("os.abort()", "SIGABRT")]
 )
-async def test_a_crash_is_its_calls_failure_and_the_next_one_gets_a_fresh_interpreter(
-    caller: Caller, end: str, reason: str
-) -> None:
+async def test_call_after_a_crash_gets_a_new_interpreter(caller: Caller, end: str, reason: str) -> None:
     before = await caller.value(own_pid)
     result = await caller.call(lambda: exec(f"import os; {end}"))
     assert (result.outcome, result.value) == (Outcome.FAILED, None)
@@ -582,7 +580,7 @@ def whatever(what: str) -> object:
         ("crash", Outcome.FAILED, "exit code 3"),
     ],
 )
-async def test_a_call_for_which_an_interpreter_waits_begins_at_once_whatever_comes_of_it(
+async def test_call_starts_at_once_on_an_idle_interpreter(
     caller: Caller, what: str, outcome: Outcome, reason: str
 ) -> None:
     await caller.value(whatever, "")
@@ -598,7 +596,7 @@ async def test_a_call_for_which_an_interpreter_waits_begins_at_once_whatever_com
     await until(lambda: not list(caller.bench.scratch.glob(f"*/{run.attempt}")))
 
 
-async def test_what_was_begun_at_once_is_killed_at_once(caller: Caller) -> None:
+async def test_call_on_an_idle_interpreter_can_be_cancelled_at_once(caller: Caller) -> None:
     await caller.value(whatever, "")
     run = caller.run(whatever, "hang")
     caller.bench.runner.start(run)
@@ -608,7 +606,7 @@ async def test_what_was_begun_at_once_is_killed_at_once(caller: Caller) -> None:
     assert await caller.value(whatever, "") == ""
 
 
-async def test_cancelling_kills_the_whole_tree(caller: Caller) -> None:
+async def test_cancel_kills_the_process_tree_of_a_call(caller: Caller) -> None:
     def hang() -> None:
         import subprocess
         import time
@@ -626,7 +624,7 @@ async def test_cancelling_kills_the_whole_tree(caller: Caller) -> None:
     await until(lambda: not processes_of(caller.bench.folder))
 
 
-async def test_cancelled_before_its_files_came(caller: Caller) -> None:
+async def test_call_can_be_cancelled_before_its_files_arrive(caller: Caller) -> None:
     @asynccontextmanager
     async def never(sha256: str) -> AsyncIterator[Path]:
         await asyncio.Event().wait()
@@ -640,12 +638,12 @@ async def test_cancelled_before_its_files_came(caller: Caller) -> None:
     assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
 
 
-async def test_a_time_limit_is_kept(caller: Caller) -> None:
+async def test_call_is_killed_at_its_time_limit(caller: Caller) -> None:
     result = await caller.call(lambda: __import__("time").sleep(1000), timeout_s=0.2)
     assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 0.2 s")
 
 
-async def test_a_memory_limit_is_kept(tmp_path: Path) -> None:
+async def test_call_is_killed_at_its_memory_limit(tmp_path: Path) -> None:
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**27)) as bench:
         caller = Caller(bench)
         result = await caller.call(lambda: [bytearray(b"x") * 2**28, __import__("time").sleep(1000)])
@@ -653,7 +651,7 @@ async def test_a_memory_limit_is_kept(tmp_path: Path) -> None:
         assert "more than 128 MiB of memory" in result.reason
 
 
-async def test_what_a_call_leaves_running_is_stopped(caller: Caller) -> None:
+async def test_processes_left_by_a_call_are_stopped(caller: Caller) -> None:
     before = await caller.value(own_pid)
 
     def leave() -> None:
@@ -667,7 +665,7 @@ async def test_what_a_call_leaves_running_is_stopped(caller: Caller) -> None:
     assert await caller.value(own_pid) != before
 
 
-async def test_a_frozen_call_stands_still_and_goes_on(caller: Caller) -> None:
+async def test_frozen_call_continues_when_thawed(caller: Caller) -> None:
     def count() -> int:
         import time
         from pathlib import Path
@@ -691,7 +689,7 @@ async def test_a_frozen_call_stands_still_and_goes_on(caller: Caller) -> None:
     assert value_of(await caller.bench.end_of(run)) == 42
 
 
-async def test_between_calls_an_interpreter_stands_still(caller: Caller) -> None:
+async def test_idle_interpreter_is_frozen_between_calls(caller: Caller) -> None:
     pid = await caller.value(own_pid)
     (interpreter,) = caller.warm.interpreters.idle
     await until(lambda: interpreter.is_frozen)
@@ -709,14 +707,14 @@ async def test_idle_interpreters_end_when_their_slots_are_needed(caller: Caller)
     await until(lambda: not list(caller.bench.scratch.iterdir()))
 
 
-async def test_a_python_that_does_not_start_says_where_to_look(caller: Caller) -> None:
+async def test_python_that_does_not_start_fails_with_a_hint(caller: Caller) -> None:
     result = await caller.call(own_pid, environment={"PYTHONHOME": "/nowhere"})
     assert result.outcome is Outcome.FAILED
     assert "the Python process could not start" in result.reason
     assert result.stderr.size_bytes > 0
 
 
-async def test_a_function_that_is_gone_is_not_called(caller: Caller) -> None:
+async def test_missing_function_is_not_called(caller: Caller) -> None:
     run = caller.run(own_pid)
     gone = Function(file="sha256:" + "0" * 64, python="3.11", session="s")
     result = await caller.bench.result(run_of(**{**options_of(run), "function": gone}))
@@ -725,7 +723,7 @@ async def test_a_function_that_is_gone_is_not_called(caller: Caller) -> None:
     )  # fmt: skip
 
 
-async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
+async def test_each_call_has_its_own_interpreter_if_files_cannot_be_passed(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(function_launcher, "PASSES_FILES", False)
@@ -738,7 +736,7 @@ async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
 
 
 @needs_bubblewrap
-async def test_calls_in_a_sandbox(tmp_path: Path) -> None:
+async def test_calls_run_in_a_sandbox(tmp_path: Path) -> None:
     async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=[Path(sys.prefix)])) as bench:
         caller = Caller(bench)
 
@@ -761,7 +759,7 @@ def script(file: Path, text: str) -> str:
     return str(file)
 
 
-def test_which_python_functions_run_under(tmp_path: Path) -> None:
+def test_python_of_functions_is_chosen(tmp_path: Path) -> None:
     own = find_python(None)
     assert (own.program, own.functions) == (sys.executable, f"{sys.version_info.major}.{sys.version_info.minor}")
     other = find_python(script(tmp_path / "other", f'exec {sys.executable} "$@"'))
@@ -782,7 +780,7 @@ async def test_functions_run_under_another_python(caller: Caller, tmp_path: Path
 
 @pytest.mark.parametrize("size", [2**n + by for n in (12, 13, 14, 15, 16) for by in (-600, 0)])
 async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, size: int) -> None:
-    """A message that is longer than a socket takes at once is a file."""
+    """A message longer than a socket buffer is sent as a file."""
 
     def length() -> int:
         return min(len(os.environ["LONG"]), len(os.environ["ALSO"]))
@@ -793,7 +791,7 @@ async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, si
 
 
 async def test_a_call_cannot_have_an_executor(caller: Caller) -> None:
-    """It would wait for a slot that it keeps itself."""
+    """It would wait for a slot that it occupies itself."""
 
     def submit() -> int:
         import loopline
@@ -818,17 +816,17 @@ class Counter:
 
 
 async def test_each_call_has_the_function_as_it_was_submitted(caller: Caller) -> None:
-    """In one interpreter, in tasks of their own and in one chunk."""
+    """In one interpreter, as separate tasks and in one chunk."""
     count, pid = Counter().count, await caller.value(own_pid)
     assert [await caller.value(count) for _ in range(3)] == [1, 1, 1]
     assert ends_of(await caller.bench.result(caller.chunk(count, (), (), ()))) == [(RETURNED, 1)] * 3
     assert await caller.value(own_pid) == pid
 
 
-async def test_interpreters_forget_functions_of_long_ago(
+async def test_interpreters_drop_functions_not_used_recently(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are sent again, as long ones always are."""
+    """Dropped functions are sent again, as long ones always are."""
     program = tmp_path / "call_loop.py"
     program.write_text(interpreter.PROGRAM.read_text().replace("_MOST_FUNCTIONS = 64", "_MOST_FUNCTIONS = 2"))
     monkeypatch.setattr(interpreter, "PROGRAM", program)

@@ -1,4 +1,4 @@
-"""A member of a gang at its worker: prepared, begun and frozen at the word, given back before it has begun."""
+"""A gang member at its worker: prepared, started and frozen on command, given back before its start."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def given_back(steps: Instructions) -> bool:
     return any(isinstance(one, do.Kill) and one.outcome is Outcome.GIVEN_BACK for one in steps.todo)
 
 
-def test_it_begins_at_the_word_and_that_is_in_the_journal_first() -> None:
+def test_member_starts_on_command_after_a_journal_entry() -> None:
     machine = Machine(1, wings=(GangMembers,))
     prepared(machine)
     assert [(one.is_ready, one.port) for one in reported(machine)] == [(True, 4000)]
@@ -54,7 +54,7 @@ def test_it_begins_at_the_word_and_that_is_in_the_journal_first() -> None:
     assert not reported(machine)
 
 
-def test_without_free_slots_it_is_given_back_at_once() -> None:
+def test_member_without_free_slots_is_given_back_at_once() -> None:
     machine = Machine(1, wings=(GangMembers,))
     machine.step([assigned(1, run=(Run(AttemptId(2, 1, 1), ("work",), {}, {}),))], 0.0)
     machine.step([assigned(2, run=(RUN,))], 0.0)
@@ -63,7 +63,7 @@ def test_without_free_slots_it_is_given_back_at_once() -> None:
     assert result.outcome is Outcome.GIVEN_BACK
 
 
-def test_it_stands_down_when_the_master_is_silent_and_not_before() -> None:
+def test_member_stands_down_when_the_master_is_silent() -> None:
     machine = Machine(1, wings=(GangMembers,))
     prepared(machine)
     assert not given_back(machine.step([assigned(2)], 20.0))
@@ -71,7 +71,7 @@ def test_it_stands_down_when_the_master_is_silent_and_not_before() -> None:
     assert given_back(machine.step([DiskObserved()], 51.0))
 
 
-def test_it_stands_down_when_the_owner_is_back() -> None:
+def test_member_stands_down_when_the_owner_returns() -> None:
     machine = Machine(
         1, OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False), grace_s=60.0, wings=(GangMembers,)
     )
@@ -80,7 +80,7 @@ def test_it_stands_down_when_the_owner_is_back() -> None:
     assert given_back(machine.step([OwnerObserved(Signs(1.0, 1.0, idle_s=0.0), 1.0)], 1.0))
 
 
-def test_what_the_master_has_frozen_goes_on_at_its_word_alone() -> None:
+def test_member_frozen_by_the_master_is_thawed_only_by_the_master() -> None:
     machine = Machine(1, wings=(GangMembers,))
     prepared(machine)
     machine.step([assigned(2, Word(MEMBER, MemberOrder.START))], 1.0)
@@ -90,7 +90,7 @@ def test_what_the_master_has_frozen_goes_on_at_its_word_alone() -> None:
     assert machine.step([assigned(4, Word(MEMBER, MemberOrder.THAW))], 4.0).todo == [do.Thaw(MEMBER)]
 
 
-def test_an_agent_started_again_prepares_it_once_more() -> None:
+def test_restarted_agent_prepares_a_member_again() -> None:
     machine = Machine(1, wings=(GangMembers,))
     machine.step([Restored(waiting=[RUN]), Connected()], 0.0)
     assert [one.is_ready for one in reported(machine)] == [False]

@@ -1,4 +1,4 @@
-"""Calls that follow one another in one interpreter: nothing of one reaches the next, whatever comes of it."""
+"""Consecutive calls in one interpreter: no call affects the next one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from loopline_worker.functions.program import call_loop
 from tests.worker.bench import until
 from tests.worker.caller import Caller, ends_of, value_of
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # interpreters cannot import this file
 
 
 def as_soon_as(caller: Caller, first: Run, second: Run) -> None:
-    """The one begins as the other has ended."""
+    """Start one run when the other has ended."""
     runner = caller.bench.runner
     post = runner._post
 
@@ -40,7 +40,7 @@ def as_soon_as(caller: Caller, first: Run, second: Run) -> None:
 
 
 async def test_an_interpreter_that_was_killed_answers_no_other_call(caller: Caller) -> None:
-    """What it wrote was not taken: its call is given back, and it is killed, though it has answered."""
+    """Its answer was not read: its call is given back, and the interpreter is killed although it has answered."""
 
     def talk(count: int) -> int:
         print("x" * count)
@@ -59,7 +59,7 @@ async def test_an_interpreter_that_was_killed_answers_no_other_call(caller: Call
     assert "killed" not in end.reason
 
 
-async def test_a_long_value_is_no_other_calls(caller: Caller) -> None:
+async def test_long_value_belongs_to_its_call_only(caller: Caller) -> None:
     def big(count: int) -> bytes:
         import time
 
@@ -75,8 +75,8 @@ async def test_a_long_value_is_no_other_calls(caller: Caller) -> None:
     assert (late.outcome, late.value) == (Outcome.FAILED, None)
 
 
-async def test_a_folder_that_is_cleared_away_is_not_the_next_calls(caller: Caller) -> None:
-    """That of a call which may leave files."""
+async def test_removed_folder_is_not_used_by_the_next_call(caller: Caller) -> None:
+    """The folder of a call with outputs."""
 
     def write(number: int) -> int:
         import os
@@ -104,7 +104,7 @@ def test_an_empty_folder_is_known_by_its_times_once_these_are_old(
     monkeypatch.setattr(os, "listdir", lambda folder: looks.append(folder) or look(folder))
 
     def is_clean() -> tuple[bool, bool]:
-        """Also whether it looked into the folder."""
+        """Return whether the folder is clean, and whether it was read."""
         looks.clear()
         return call_loop._is_clean(str(tmp_path)), bool(looks)
 
@@ -116,7 +116,7 @@ def test_an_empty_folder_is_known_by_its_times_once_these_are_old(
     young = tmp_path.stat().st_mtime_ns
     assert [is_clean(), is_clean()] == [(True, True)] * 2
     (tmp_path / "left").touch()
-    os.utime(tmp_path, ns=(young, young))  # as where many changes have one time
+    os.utime(tmp_path, ns=(young, young))  # as if several changes had the same time
     assert is_clean() == (False, True)
     (tmp_path / "left").unlink()
     set_times(10)
@@ -131,8 +131,8 @@ def test_an_empty_folder_is_known_by_its_times_once_these_are_old(
 
 
 @pytest.mark.parametrize("changes", [{}, {"B": "another"}])
-def test_only_variables_that_are_others_are_set(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the call before has changed any: then all are."""
+def test_only_changed_variables_are_set(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the previous call has changed any: then all are set."""
     given: list[bytes] = []
     one_by_one = call_loop._set
     monkeypatch.setattr(call_loop, "_set", lambda name, value: given.append(name) or one_by_one(name, value))
@@ -146,7 +146,7 @@ def test_only_variables_that_are_others_are_set(changes: dict[str, str], monkeyp
     assert (os.environ.pop("LOOPLINE_A"), os.environ.pop("LOOPLINE_B")) == ("2", "same")
 
 
-async def test_a_long_environment_is_told_once(caller: Caller) -> None:
+async def test_long_environment_is_sent_once(caller: Caller) -> None:
     def long() -> int:
         import os
 
@@ -157,7 +157,7 @@ async def test_a_long_environment_is_told_once(caller: Caller) -> None:
 
 
 @pytest.mark.campaign
-async def test_an_answer_that_is_too_deep_is_none(caller: Caller) -> None:
+async def test_too_deeply_nested_answer_is_rejected(caller: Caller) -> None:
     def forge(depth: int) -> None:
         import os
         import stat
@@ -178,7 +178,7 @@ async def test_an_answer_that_is_too_deep_is_none(caller: Caller) -> None:
         assert (await caller.call(forge, depth)).outcome is Outcome.FAILED
 
 
-async def test_an_interpreter_whose_value_found_no_room_is_gone(
+async def test_interpreter_ends_if_its_value_cannot_be_stored(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def big(count: int) -> bytes:
@@ -194,8 +194,8 @@ async def test_an_interpreter_whose_value_found_no_room_is_gone(
     await until(lambda: not caller.warm.interpreters._all)
 
 
-async def test_what_a_function_truncates_is_read_and_nobody_else_is_hurt(caller: Caller) -> None:
-    """By opening /dev/stdout to write, as a shell's ``>`` does; or each file that it finds open, results too."""
+async def test_truncated_descriptors_do_not_affect_other_calls(caller: Caller) -> None:
+    """A function opens /dev/stdout for writing, like a shell's ``>``, or truncates all open files and results."""
 
     def write(how: str) -> str:
         import os
@@ -223,8 +223,8 @@ async def test_what_a_function_truncates_is_read_and_nobody_else_is_hurt(caller:
         assert (whole.outcome, ends_of(whole)[-1]) == (Outcome.SUCCEEDED, (0, how))
 
 
-async def test_an_interpreter_that_was_frozen_while_its_file_was_fetched_serves_the_next_call(caller: Caller) -> None:
-    """The owner came back meanwhile, and the call was given back."""
+async def test_interpreter_frozen_during_a_fetch_serves_the_next_call(caller: Caller) -> None:
+    """The owner returned during the fetch, and the call was given back."""
 
     def answer(number: int) -> int:
         return number

@@ -1,4 +1,4 @@
-"""The code of other processes than the agent's runs with the standard library only, as the import contracts say."""
+"""Code outside the agent process runs with the standard library only, as the import contracts require."""
 
 from __future__ import annotations
 

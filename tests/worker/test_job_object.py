@@ -14,16 +14,16 @@ SIZES = {
     job_object.CpuRate: 8,
     job_object.Accounting: 48,
 }
-"""As 64-bit Windows has them: it refuses information of any other length."""
+"""Sizes on 64-bit Windows, which refuses structures of other sizes."""
 
 
 @pytest.mark.skipif(ctypes.sizeof(ctypes.c_void_p) != 8, reason="64-bit sizes")
 @pytest.mark.parametrize(("structure", "size"), SIZES.items(), ids=lambda value: getattr(value, "__name__", value))
-def test_structures_are_as_long_as_windows_has_them(structure: type[ctypes.Structure], size: int) -> None:
+def test_structures_have_the_sizes_of_windows(structure: type[ctypes.Structure], size: int) -> None:
     assert ctypes.sizeof(structure) == size
 
 
-def test_fields_that_matter_are_where_windows_looks_for_them() -> None:
+def test_fields_have_the_offsets_of_windows() -> None:
     offsets = {
         job_object.BasicLimits.limit_flags: 16,
         job_object.BasicLimits.active_process_limit: 40,
@@ -65,6 +65,6 @@ def test_a_task_sleeps_until_it_is_in_its_job() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it would work there")
-def test_elsewhere_there_are_none() -> None:
+def test_job_objects_do_not_exist_on_other_systems() -> None:
     with pytest.raises(OSError, match="on Windows only"):
         job_object.JobObject()

@@ -1,4 +1,4 @@
-"""What an agent that is killed leaves to the next one."""
+"""The journal that a killed agent leaves to the next one."""
 
 import errno
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def state(journal: Journal) -> State:
 
 
 def reopened(journal: Journal, path: Path) -> Journal:
-    """As after a kill -9: nothing is forced out, nothing closed in time."""
+    """Reopen as after a kill -9: without flush and close."""
     left = state(journal)
     again = Journal(path)
     assert state(again) == left
@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.jsonl"
 
 
-def test_it_knows_whose_life_it_is_of_as_long_as_anything_is_in_hand(path: Path) -> None:
+def test_journal_keeps_the_life_while_it_has_entries(path: Path) -> None:
     journal = Journal(path)
     journal.write(Entry(life="one"))
     journal.rest()
@@ -62,12 +62,12 @@ def test_it_knows_whose_life_it_is_of_as_long_as_anything_is_in_hand(path: Path)
     journal.write(Entry(came=assign(A, B), began=[B]))
     assert reopened(journal, path).life == "one"
     journal.write(Entry([result(B)], over=[A, B], life="two"))
-    assert state(journal) == ([], [], []), "a result of another life is over as soon as it is there"
+    assert state(journal) == ([], [], []), "a result of another life is dropped at once"
     again = reopened(journal, path)
     assert (again.life, state(again)) == ("two", ([], [], []))
 
 
-def test_what_came_is_there_again_in_its_order_until_it_is_over(path: Path) -> None:
+def test_reopened_journal_has_unfinished_attempts_in_order(path: Path) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(B, A)))
     journal.write(Entry(came=assign(C, A), began=[B]))
@@ -78,11 +78,11 @@ def test_what_came_is_there_again_in_its_order_until_it_is_over(path: Path) -> N
     assert state(journal) == ([run(C)], [A], [result(B)])
     journal.write(Entry(over=[B, A, C]))
     journal.rest()
-    assert path.read_bytes() == b"", "an idle worker's is empty"
+    assert path.read_bytes() == b"", "the journal of an idle worker is empty"
     assert state(reopened(journal, path)) == ([], [], [])
 
 
-def test_what_one_assign_runs_and_cancels_never_came(path: Path) -> None:
+def test_run_cancelled_in_the_same_assign_is_not_written(path: Path) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(A, B, cancel=(A,))))
     assert state(reopened(journal, path)) == ([run(B)], [], [])
@@ -98,15 +98,15 @@ def test_a_run_with_secrets_is_not_written(path: Path) -> None:
     assert state(reopened(journal, path)) == ([run(B)], [A], [])
 
 
-def test_a_result_that_changes_stays_where_it_was(path: Path) -> None:
-    """Its long output was refused by the master: only the beginning of it is sent."""
+def test_changed_result_keeps_its_position(path: Path) -> None:
+    """The master refused its long output, so only the beginning is sent."""
     journal = Journal(path)
     journal.write(Entry(results=[result(A), result(B)]))
     journal.write(Entry(results=[replace(result(A), reason="shorter")]))
     assert reopened(journal, path).results == [replace(result(A), reason="shorter"), result(B)]
 
 
-def test_what_is_written_together_is_written_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_one_step_are_written_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, written = Journal(path), []
     append = Journal._append
     monkeypatch.setattr(Journal, "_append", lambda journal, lines: (written.append(lines), append(journal, lines)))
@@ -117,7 +117,7 @@ def test_what_is_written_together_is_written_at_once(path: Path, monkeypatch: py
     assert len(written) == 2
 
 
-def test_a_line_that_was_never_finished_does_not_spoil_the_next(path: Path) -> None:
+def test_incomplete_line_does_not_affect_the_next(path: Path) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(A)))
     with path.open("ab") as file:
@@ -127,8 +127,8 @@ def test_a_line_that_was_never_finished_does_not_spoil_the_next(path: Path) -> N
     assert state(reopened(journal, path)) == ([run(A), run(C)], [], [])
 
 
-def test_a_line_that_is_none_is_passed_over(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A computer that lost its power may leave zeros."""
+def test_invalid_line_is_skipped(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A power failure may leave zeros."""
     journal = Journal(path)
     journal.write(Entry(came=assign(A)))
     with path.open("ab") as file:
@@ -138,7 +138,7 @@ def test_a_line_that_is_none_is_passed_over(path: Path, caplog: pytest.LogCaptur
     assert "passed over" in caplog.text
 
 
-def test_it_does_not_grow_with_what_is_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_does_not_grow_with_finished_attempts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_WORTH_CLEANING_BYTES", 2000)
     journal = Journal(path)
     journal.write(Entry(came=assign(A, B), began=[B], results=[result(C)]))
@@ -153,8 +153,8 @@ def test_it_does_not_grow_with_what_is_over(path: Path, monkeypatch: pytest.Monk
     assert journal.live_bytes == 0
 
 
-def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frame is shared out evenly among what it brings, which need not be so."""
+def test_one_long_run_does_not_cause_a_cleanup_per_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a frame is divided evenly among its runs, which may be inaccurate."""
     monkeypatch.setattr(journal_module, "_WORTH_CLEANING_BYTES", 2000)
     cleaned, clean = list[None](), Journal._clean
     monkeypatch.setattr(Journal, "_clean", lambda journal: cleaned.append(clean(journal)))
@@ -170,7 +170,7 @@ def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkey
     assert state(reopened(journal, path)) == ([run(A, "x" * 50_000)], [], [])
 
 
-def test_no_file_descriptor_for_a_clean_file_is_not_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_without_a_free_descriptor_keeps_the_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(A, B)))
 
@@ -188,7 +188,7 @@ def test_no_file_descriptor_for_a_clean_file_is_not_its_end(path: Path, monkeypa
     assert state(reopened(journal, path)) == ([run(B)], [], [result(A)])
 
 
-def test_what_is_over_is_so_also_where_the_disk_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_can_be_finished_on_a_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(A, B), results=[result(C)]))
 
@@ -204,9 +204,7 @@ def test_what_is_over_is_so_also_where_the_disk_is_full(path: Path, monkeypatch:
     assert path.read_bytes() == b""
 
 
-def test_a_disk_that_takes_nothing_is_an_oserror_and_nothing_is_half_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_raises_and_leaves_no_partial_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(A)))
     whole = path.read_bytes()
@@ -227,7 +225,7 @@ def test_a_disk_that_takes_nothing_is_an_oserror_and_nothing_is_half_written(
 
 
 class Model:
-    """What is known of each attempt, the simplest way."""
+    """A simple model of the state of each attempt."""
 
     def __init__(self) -> None:
         self.attempts: dict[AttemptId, str] = {}
@@ -262,10 +260,10 @@ ARGUMENT: dict[str, Callable[[tuple[AttemptId, ...]], Any]] = {
 
 
 @given(events, st.data())
-def test_any_beginning_of_it_is_a_beginning_of_what_happened(
+def test_any_prefix_of_the_journal_is_a_prefix_of_the_history(
     story: list[tuple[str, tuple[AttemptId, ...]]], data: st.DataObject
 ) -> None:
-    """Torn at any byte: whole lines count, one for each event (and for each result), the rest never was."""
+    """Truncated at any byte: complete lines count, one per event (and per result); the rest is ignored."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.jsonl"
         journal, model = Journal(path), Model()
@@ -287,10 +285,10 @@ def test_any_beginning_of_it_is_a_beginning_of_what_happened(
         assert path.read_bytes() == torn[: torn.rfind(b"\n") + 1]
 
 
-def test_a_life_that_the_disk_did_not_take_is_written_before_what_belongs_to_it(
+def test_life_that_failed_to_be_written_is_written_before_its_entries(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the next agent takes a result for one of the life before, and drops it."""
+    """Otherwise the next agent would assign a result to the previous life and drop it."""
 
     def refuse(lines: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space")

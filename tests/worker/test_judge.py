@@ -1,4 +1,4 @@
-"""The judge's table: how a task ended, what it was told and what this computer could not do, and what that makes."""
+"""The judge's table: outcome and reason by the end of a task, the request to end it, and failures of the computer."""
 
 import pytest
 
@@ -40,7 +40,7 @@ CALL = Job((), "/scratch/1.1.1", {}, call=Call("session", "f" * 64, "", {}))
         (Ended(0, breach=Breach.SCRATCH), None, "", (Outcome.SUCCEEDED, "")),
     ],
 )
-def test_the_verdict_follows_from_the_end(ended: Ended, told: Verdict | None, trouble: str, verdict: Verdict) -> None:
+def test_verdict_follows_from_the_end(ended: Ended, told: Verdict | None, trouble: str, verdict: Verdict) -> None:
     assert judge(ended, JOB, told, trouble) == verdict
 
 
@@ -50,7 +50,7 @@ def test_last_line_of_stderr_stands_beside_the_signal() -> None:
     assert with_last_line("timed out after 2 s", -15, "reading x.csv") == "timed out after 2 s"
 
 
-def test_what_a_task_left_running_is_said_and_does_not_fail_it() -> None:
+def test_processes_left_running_are_mentioned_but_no_failure() -> None:
     outcome, reason = judge(Ended(0, strays=2), JOB)
     assert outcome is Outcome.SUCCEEDED
     assert reason.startswith("2 processes that it left running")
@@ -60,9 +60,9 @@ def test_what_a_task_left_running_is_said_and_does_not_fail_it() -> None:
     ("job", "what"),
     [(CALL, "a function"), (Job([""], "", {}), "an empty command"), (Job([], "", {}), "an empty command")],
 )
-def test_what_could_not_be_run_is_named(job: Job, what: str) -> None:
+def test_program_that_could_not_be_run_is_named(job: Job, what: str) -> None:
     assert judge(Ended(1, refusal="gone"), job) == (Outcome.FAILED, f"cannot run {what}: gone")
 
 
-def test_only_what_ended_by_itself_is_read_to_the_end() -> None:
+def test_output_is_read_completely_only_if_the_task_ended_by_itself() -> None:
     assert [outcome for outcome in Outcome if is_read(outcome)] == [Outcome.SUCCEEDED, Outcome.FAILED]

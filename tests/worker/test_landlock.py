@@ -1,4 +1,4 @@
-"""Rules of Landlock: the next task has those of the last one only if they allow it just what it may have."""
+"""Landlock rules: a task reuses those of the previous one only if they grant exactly its permissions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class CountedRules(Rules):
-    """Rules that remember what they were made for."""
+    """Rules that record their arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ def test_a_folder_by_another_name_has_the_same_rules(folder: Path) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"1": False}, {"2": False}, {"2": True}, {"1": True, "2": True}, {"none": True}]
 )
-def test_other_folders_or_rights_have_other_rules(folder: Path, more: dict[str, bool]) -> None:
-    """Neither less than before, nor more."""
+def test_other_folders_or_rights_get_other_rules(folder: Path, more: dict[str, bool]) -> None:
+    """Neither fewer nor more than before."""
     rules = CountedRules()
     (folder / "2").mkdir()
     before, after = {str(folder / "1"): True}, {str(folder / name): writes for name, writes in more.items()}
@@ -54,7 +54,7 @@ def test_other_folders_or_rights_have_other_rules(folder: Path, more: dict[str, 
     assert rules.made == [before, after]
 
 
-def test_a_file_that_is_replaced_is_seen_soon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_file_is_noticed_soon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = Rules()
     (folder / "file").touch()
     paths = {str(folder / "file"): False}

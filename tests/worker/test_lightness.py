@@ -1,4 +1,4 @@
-"""What the agent and its launcher load: nothing of the master's, nothing for people, nothing before it is needed."""
+"""Imports of the agent and its launcher: no master code, no user interface, no module before it is needed."""
 
 import asyncio
 import json
@@ -42,18 +42,18 @@ def loaded(code: str, *flags: str) -> set[str]:
     return set(subprocess.check_output([sys.executable, *flags, "-c", script], text=True, cwd="/").split())
 
 
-def test_the_agent_is_light() -> None:
+def test_agent_imports_few_modules() -> None:
     assert loaded(AGENT) & NOT_IN_THE_AGENT == set()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no launcher process")
-def test_the_launcher_which_is_copied_for_every_task_is_lighter() -> None:
+def test_launcher_imports_fewer_modules_than_the_agent() -> None:
     assert loaded("import loopline_worker.supervisor.zygote", "-I", "-S") & NOT_IN_THE_LAUNCHER == set()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="desktops of Linux start reporters")
-async def test_the_reporter_which_every_desktop_keeps_is_lighter_than_the_agent(tmp_path: Path) -> None:
-    """The program itself, with a bus to ask, until it has reported: Python says what it imports meanwhile."""
+async def test_reporter_imports_fewer_modules_than_the_agent(tmp_path: Path) -> None:
+    """The real program, with a bus to query, runs until it has reported; Python lists its imports."""
     pytest.importorskip("jeepney")
     reports, has_reported = [], asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Tasks that take more than they may are stopped, with a reason that names the limit; their neighbours live on."""
+"""Tasks beyond their limits are stopped with a reason that names the limit; their neighbours continue."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ time.sleep(100)
 async def tight(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Bench]:
-    """A bench with small limits: kept by the kernel, and where it does not."""
+    """A bench with small limits, enforced by the kernel or by the watch."""
     if request.param == "watching":
         monkeypatch.setattr(delegation, "claim", lambda yields: {})
         # RLIMIT_NPROC counts the processes of other tests, too, unless they run as root.
@@ -72,7 +72,7 @@ async def tight(
 
 
 async def stopped(bench: Bench, run: Run) -> Result:
-    """The result of a runaway, once a neighbour was seen to live on and nothing is left."""
+    """Return the result of a runaway, after checking that a neighbour continues and no process is left."""
     neighbour = run_of("sh", "-c", "echo > begun; while [ ! -e go ]; do sleep 0.02; done; echo fine", task=99)
     await bench.begins(neighbour)
     result = await bench.result(run)
@@ -84,18 +84,18 @@ async def stopped(bench: Bench, run: Run) -> Result:
     return result
 
 
-async def test_a_fork_bomb(tight: Bench) -> None:
+async def test_fork_bomb_is_stopped(tight: Bench) -> None:
     result = await stopped(tight, python(FORK_BOMB))
     assert result.reason == "stopped: 40 processes and threads, and asking for more (max_processes of this worker)"
 
 
-async def test_a_memory_hog(tight: Bench) -> None:
+async def test_memory_hog_is_stopped(tight: Bench) -> None:
     result = await stopped(tight, python(MEMORY_HOG))
     assert result.reason.startswith("stopped: more than 100 MiB of memory (this worker's limit for a task whose job")
 
 
-async def test_a_memory_hog_with_a_patient_parent(tight: Bench) -> None:
-    """The kernel may kill one process only: the rest of the attempt must not go on without it."""
+async def test_memory_hog_is_stopped_with_its_waiting_parent(tight: Bench) -> None:
+    """The kernel may kill only one process: the rest of the attempt must not continue without it."""
     hog = (
         f"import subprocess, sys, time; subprocess.run([sys.executable, '-S', '-c', {MEMORY_HOG!r}]); time.sleep(100)"
     )
@@ -103,37 +103,37 @@ async def test_a_memory_hog_with_a_patient_parent(tight: Bench) -> None:
     assert "100 MiB of memory" in result.reason
 
 
-async def test_what_its_job_asks_for_is_its_limit(tight: Bench) -> None:
+async def test_required_memory_of_the_job_is_its_limit(tight: Bench) -> None:
     result = await stopped(tight, python(MEMORY_HOG, memory_bytes=60 * MIB))
     assert result.reason == "stopped: more than 60 MiB of memory (requires.memory_bytes of its job)"
 
 
-async def test_many_files(tight: Bench) -> None:
+async def test_task_with_too_many_files_is_stopped(tight: Bench) -> None:
     result = await stopped(tight, python(MANY_FILES))
     assert result.reason == "stopped: more than 20 MiB on disk (scratch_limit_bytes of this worker)"
 
 
 @pytest.mark.parametrize("prefix", ["exec ", ""], ids=["itself", "in a child"])
-async def test_one_long_file(tight: Bench, prefix: str) -> None:
+async def test_task_with_a_too_long_file_is_stopped(tight: Bench, prefix: str) -> None:
     result = await stopped(tight, run_of("sh", "-c", f"{prefix}dd if=/dev/zero of=long bs=1M count=100"))
     assert result.reason == "stopped: more than 20 MiB on disk (scratch_limit_bytes of this worker)"
 
 
-async def test_a_flood_of_output(tight: Bench) -> None:
+async def test_flood_of_output_is_stopped(tight: Bench) -> None:
     result = await stopped(tight, run_of("yes"))
     assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
     assert result.stdout.cut
 
 
-async def test_a_flood_that_is_over_before_anybody_looks(tight: Bench) -> None:
-    """It has ended by itself, well: what it wrote is over the limit all the same."""
+async def test_flood_that_ends_before_the_next_check_fails_the_task(tight: Bench) -> None:
+    """The task succeeded by itself, but its output is over the limit."""
     result = await tight.result(run_of("head", "-c", str(5 * MIB), "/dev/zero"))
     assert result.outcome is Outcome.FAILED
     assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
 
 
-async def test_a_flood_that_is_seen_as_its_task_ends(tight: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watch has it killed, but it has ended by itself, well, just before."""
+async def test_flood_detected_as_its_task_ends_fails_the_task(tight: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch kills it, but it has just succeeded by itself."""
     stop = Attempt._stop_watching
 
     def see_at_last(attempt: Attempt) -> None:
@@ -145,21 +145,21 @@ async def test_a_flood_that_is_seen_as_its_task_ends(tight: Bench, monkeypatch: 
     assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
 
 
-async def test_a_reader_that_the_kernel_keeps_waiting_keeps_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures of a starved process: a pipe stands in for its lock, for no lock can be held at will."""
+async def test_blocked_read_of_memory_figures_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of a starved process; a pipe stands in for its lock, which a test cannot hold."""
     waits, opens = os.pipe()
     monkeypatch.setattr(processes, "memory_shares", lambda pid: (len(os.read(waits, 1)) * pid, 0))
     shares = MemoryShares()
     assert shares.read([7], 20, 10) == 10
-    assert shares.read([7], 20, 10) == 10, "asked again while the first waits"
+    assert shares.read([7], 20, 10) == 10, "a second read while the first is blocked"
     os.write(opens, b".")
     await until(lambda: shares.read([7], 20, 10) == 7)
     os.write(opens, b".")  # lets the last reading end
 
 
 @pytest.mark.parametrize("where", ["memfd", "/dev/shm"])
-async def test_memory_that_is_a_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Written and mapped nowhere: no process has it among its own memory."""
+async def test_memory_in_files_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Written but not mapped: no process has it in its own memory."""
     monkeypatch.setattr(delegation, "claim", lambda yields: {})
     code = f"""
 import os, time
@@ -176,7 +176,7 @@ time.sleep(100)
         assert "more than 100 MiB of memory" in (await stopped(bench, python(code))).reason
 
 
-async def test_files_that_are_deleted_and_open_take_their_place_on_the_disk(tight: Bench) -> None:
+async def test_deleted_open_files_count_as_disk_use(tight: Bench) -> None:
     code = """
 import os, time
 files = [open(str(number), "wb") for number in range(30)]
@@ -187,7 +187,7 @@ time.sleep(100)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
-async def test_a_full_disk_is_never_the_tasks_failure(tmp_path: Path) -> None:
+async def test_full_disk_is_not_a_failure_of_the_task(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "small", tmp_path], check=True)
     try:
         async with Bench(tmp_path, quota=QUOTA) as bench:
@@ -201,19 +201,19 @@ async def test_a_full_disk_is_never_the_tasks_failure(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-async def test_one_that_ignores_sigterm(tight: Bench) -> None:
+async def test_task_that_ignores_sigterm_is_killed_at_its_time_limit(tight: Bench) -> None:
     result = await stopped(tight, run_of("sh", "-c", "trap '' TERM INT HUP; sleep 100; sleep 100", timeout_s=0.3))
     assert result.reason == "timed out after 0.3 s"
 
 
-async def test_daemons_left_behind_are_counted(tight: Bench) -> None:
+async def test_daemons_left_behind_are_killed_and_reported(tight: Bench) -> None:
     result = await tight.result(run_of("sh", "-c", "setsid sleep 100 & setsid sleep 100 & exit 0"))
     assert result.outcome is Outcome.SUCCEEDED
     assert result.reason == "2 processes that it left running were stopped: nothing outlives its task"
     assert processes_of(tight.folder) == []
 
 
-async def test_what_stays_within_its_limits_is_left_alone(tight: Bench) -> None:
+async def test_task_within_its_limits_is_not_stopped(tight: Bench) -> None:
     code = (
         "import os; held = bytearray(30_000_000); open('file', 'wb').write(bytes(10_000_000)); print('x' * 1_000_000)"
     )
@@ -226,7 +226,7 @@ async def test_no_core_is_dumped(tight: Bench) -> None:
     assert result.stdout.data.split() == [b"0", b"0"]
 
 
-async def test_groups_are_gone_when_all_is_over(tmp_path: Path) -> None:
+async def test_control_groups_are_removed_at_the_end(tmp_path: Path) -> None:
     async with Bench(tmp_path, quota=QUOTA) as bench:
         places = [Path(place) for place in bench.launcher._places.values()]
         await bench.result(run_of("true"))
@@ -234,7 +234,7 @@ async def test_groups_are_gone_when_all_is_over(tmp_path: Path) -> None:
     await until(lambda: not any(place.exists() for place in places))
 
 
-def test_folders_and_empty_files_take_some_of_the_disk_too(tmp_path: Path) -> None:
+def test_folders_and_empty_files_count_as_disk_use(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"folder-{number}").mkdir()
     assert fills(tmp_path, MIB)
@@ -245,7 +245,7 @@ def test_folders_and_empty_files_take_some_of_the_disk_too(tmp_path: Path) -> No
     assert not fills(tmp_path, 3 * MIB)
 
 
-async def test_the_disk_is_looked_at_twice_a_minute_however_long_a_look_takes(
+async def test_disk_use_is_checked_twice_a_minute_if_a_check_is_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter((100.0, 160.0))

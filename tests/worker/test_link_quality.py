@@ -1,11 +1,11 @@
-"""What is learnt of the way to the master from the frames and files that travel it anyway."""
+"""Delay and throughput of the link, measured from regular frames and files."""
 
 import pytest
 
 from loopline_worker.link.link_quality import LinkQuality
 
 
-def test_the_delay_is_the_time_of_the_answer_less_what_the_master_took() -> None:
+def test_delay_excludes_the_time_at_the_master() -> None:
     quality = LinkQuality()
     assert quality.delay_s is None
     quality.sent(1, now=10.0)
@@ -13,7 +13,7 @@ def test_the_delay_is_the_time_of_the_answer_less_what_the_master_took() -> None
     assert quality.delay_s == pytest.approx(0.1)
 
 
-def test_one_slow_answer_does_not_move_it_and_eight_do() -> None:
+def test_delay_changes_after_eight_slow_answers_not_one() -> None:
     quality = LinkQuality()
     for seq, delay_s in enumerate([0.9, 0.1, *[0.9] * 7], start=1):
         quality.sent(seq, now=float(seq))
@@ -24,7 +24,7 @@ def test_one_slow_answer_does_not_move_it_and_eight_do() -> None:
     assert quality.delay_s == pytest.approx(0.9)
 
 
-def test_an_answer_that_says_not_how_long_it_took_or_to_what_tells_nothing() -> None:
+def test_answer_without_its_report_or_duration_is_ignored() -> None:
     quality = LinkQuality()
     quality.sent(1, now=1.0)
     quality.answered(1, None, now=2.0)
@@ -35,14 +35,14 @@ def test_an_answer_that_says_not_how_long_it_took_or_to_what_tells_nothing() -> 
     assert quality.delay_s is None
 
 
-def test_clocks_that_disagree_a_little_make_no_negative_delay() -> None:
+def test_slightly_different_clocks_give_no_negative_delay() -> None:
     quality = LinkQuality()
     quality.sent(1, now=1.0)
     quality.answered(1, 0.2, now=1.1)
     assert quality.delay_s == 0.0
 
 
-def test_unanswered_reports_are_forgotten_in_the_end() -> None:
+def test_unanswered_reports_are_eventually_dropped() -> None:
     quality = LinkQuality()
     for seq in range(1, 1000):
         quality.sent(seq, now=float(seq))
@@ -50,7 +50,7 @@ def test_unanswered_reports_are_forgotten_in_the_end() -> None:
     assert quality.delay_s is None
 
 
-def test_throughput_is_that_of_files_worth_measuring() -> None:
+def test_throughput_is_measured_only_from_large_files() -> None:
     quality = LinkQuality()
     quality.moved(1000, 1.0)
     assert quality.throughput_bytes_s is None

@@ -1,4 +1,4 @@
-"""The worker's machine alone: what it says, and what it asks for, from one event to the next."""
+"""The worker's machine alone: reports and instructions from event to event."""
 
 from itertools import product
 
@@ -44,7 +44,7 @@ from tests.worker.worker_machine import (
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(State, State)))
-def test_only_what_the_table_allows_can_happen(old: State, new: State) -> None:
+def test_only_transitions_of_the_table_are_possible(old: State, new: State) -> None:
     attempts, attempt = Attempts(), AttemptRecord(A, old, run(A))
     attempts.add(attempt)
     if new in TRANSITIONS[old]:
@@ -55,16 +55,16 @@ def test_only_what_the_table_allows_can_happen(old: State, new: State) -> None:
             attempts.move(attempt, new)
 
 
-def test_every_state_is_reached_and_left() -> None:
+def test_every_state_can_be_entered_and_left() -> None:
     assert set(TRANSITIONS) == set(State)
     assert set().union(*TRANSITIONS.values()) == set(State)
-    assert all(TRANSITIONS.values()), "also of the last one: a session may break before it is acknowledged"
+    assert all(TRANSITIONS.values()), "even the last one: a session may break before it is acknowledged"
 
 
 # From the Assign to the acknowledgement.
 
 
-def test_an_attempt_from_its_run_until_the_master_has_its_result() -> None:
+def test_attempt_passes_from_its_run_to_its_acknowledged_result() -> None:
     machine = Driver()
     assert not machine.has_news
     steps = machine.happens(assigned(A))
@@ -83,14 +83,14 @@ def test_an_attempt_from_its_run_until_the_master_has_its_result() -> None:
     assert machine.is_idle
 
 
-def test_what_comes_is_journalled_with_its_frame_before_it_begins() -> None:
+def test_run_is_journalled_with_its_frame_before_it_starts() -> None:
     event = assigned(A)
     event.frame = b"as it came"
     assert Driver().happens(event).journal.came == [(event.assign, b"as it came")]
     assert Driver().happens(assigned(cancel=(A,))).journal.came == []
 
 
-def test_a_run_of_what_is_known_is_ignored() -> None:
+def test_run_of_a_known_attempt_is_ignored() -> None:
     machine = Driver()
     machine.restored(C)
     machine.happens(assigned(A, B))
@@ -100,7 +100,7 @@ def test_a_run_of_what_is_known_is_ignored() -> None:
     assert started(machine.happens(assigned(A, B, C))) == []
 
 
-def test_only_what_is_held_is_cancelled_and_only_once() -> None:
+def test_only_held_attempts_are_cancelled_and_only_once() -> None:
     machine = Driver()
     machine.restored(B)
     machine.happens(assigned(A))
@@ -109,20 +109,20 @@ def test_only_what_is_held_is_cancelled_and_only_once() -> None:
     assert machine.reports(1) == ([A], [B])
 
 
-def test_a_cancel_of_the_unknown_makes_a_report_due_that_says_so() -> None:
+def test_cancel_of_an_unknown_attempt_makes_a_report_due() -> None:
     machine = Driver()
     assert machine.happens(assigned(cancel=(A,))).report is Urgency.SOON
     assert machine.has_news
     assert machine.reports(1) == ([], [])
 
 
-def test_what_one_assign_runs_and_cancels_never_starts() -> None:
+def test_run_cancelled_in_the_same_assign_never_starts() -> None:
     machine = Driver()
     assert started(machine.happens(assigned(A, B, cancel=(A,)))) == [B]
     assert machine.inventory().holding == [B]
 
 
-def test_a_new_session_sends_every_result_again_oldest_first() -> None:
+def test_new_session_sends_all_results_again_oldest_first() -> None:
     machine = Driver()
     machine.restored(A, B)
     machine.reports(1)
@@ -133,7 +133,7 @@ def test_a_new_session_sends_every_result_again_oldest_first() -> None:
     assert machine.reports(1) == ([], [A, B, C])
 
 
-def test_an_attempt_whose_result_has_to_wait_is_still_in_hand() -> None:
+def test_attempt_with_an_unsent_result_is_still_held() -> None:
     attempts = [AttemptId(1, task, 1) for task in range(1, MAX_RESULTS_PER_REPORT + 3)]
     machine = Driver()
     machine.restored(*attempts)
@@ -143,14 +143,14 @@ def test_an_attempt_whose_result_has_to_wait_is_still_in_hand() -> None:
     assert machine.reports(2) == ([], rest)
 
 
-def test_reports_stay_short_however_many_files_there_are() -> None:
+def test_number_of_files_in_a_report_is_limited() -> None:
     many = tuple(OutputFile(f"{n}", "a" * 64, 1) for n in range(9000))
     results = [Result(AttemptId(1, n, 1), Outcome.SUCCEEDED, 0, outputs=many) for n in range(5)]
     machine = Driver()
     machine.happens(Restored(results))
     machine.happens(*map(Delivered, results))
     inventory = machine.inventory()
-    assert [each.attempt.task for each in inventory.results] == [0, 1], "no more than 20,000 files"
+    assert [each.attempt.task for each in inventory.results] == [0, 1], "at most 20,000 files"
     assert (inventory.holding, [attempt.task for attempt in inventory.delivering]) == ([], [2, 3, 4])
 
 
@@ -159,23 +159,23 @@ def test_reports_stay_short_however_many_files_there_are() -> None:
 LONG = Result(A, Outcome.SUCCEEDED, 0, stdout=Output(9999, sha256="a" * 64))
 
 
-def test_a_result_that_names_files_waits_until_the_master_has_them() -> None:
+def test_result_with_files_waits_until_the_master_has_them() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B))
     steps = machine.happens(AttemptEnded(LONG))
     assert Deliver(LONG) in steps.todo
     assert started(steps) == [B], "its slot is free at once"
-    assert (machine.inventory().holding, machine.inventory().delivering) == ([B], [A]), "it takes up no slot"
+    assert (machine.inventory().holding, machine.inventory().delivering) == ([B], [A]), "it occupies no slot"
     assert machine.reports(1) == ([B, A], [])
     short = Result(A, Outcome.SUCCEEDED, 0)
     assert machine.happens(Delivered(short)).report is Urgency.NOW
     assert machine.inventory().results == [short], "as it was delivered"
 
 
-def test_a_result_that_the_disk_did_not_take_is_not_sent() -> None:
+def test_result_that_could_not_be_stored_is_not_sent() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B, C))
-    assert started(machine.ends(A)) == [B], "decided before the disk was asked"
+    assert started(machine.ends(A)) == [B], "decided before the write"
     steps = machine.happens(WriteFailed([A], "no room"))
     assert Deliver(result(A)) in steps.todo
     assert (machine.slots_offered, machine.trouble) == (0, "no room")
@@ -186,7 +186,7 @@ def test_a_result_that_the_disk_did_not_take_is_not_sent() -> None:
     assert set(machine.outcomes()) == {A, C}
 
 
-def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_is_given_back() -> None:
+def test_restored_results_are_sent_and_running_attempts_given_back() -> None:
     machine = Driver()
     steps = machine.happens(Restored([LONG, result(B)], [C], agent_died=True))
     assert steps.todo == [Deliver(LONG)]
@@ -202,7 +202,7 @@ def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_i
 # Lives of the master's database.
 
 
-def test_what_another_life_gave_ends_and_is_never_told() -> None:
+def test_attempts_of_another_life_are_ended_and_never_reported() -> None:
     machine = Driver(slots=1)
     machine.restored(B)
     machine.happens(Welcomed("one"))
@@ -216,7 +216,7 @@ def test_what_another_life_gave_ends_and_is_never_told() -> None:
     assert (steps.journal.life, set(steps.journal.over)) == ("two", {A, B, C})
     assert (machine.reports(1), machine.waiting, machine.life) == (([], []), [], "two")
 
-    assert started(machine.happens(assigned(A, B))) == [], "the other one of that name is still in its slot"
+    assert started(machine.happens(assigned(A, B))) == [], "the old attempt of that name is still in its slot"
     steps = machine.happens(AttemptEnded(LONG))
     assert Deliver(LONG) not in steps.todo
     assert A in steps.journal.over
@@ -227,7 +227,7 @@ def test_what_another_life_gave_ends_and_is_never_told() -> None:
 
 
 @pytest.mark.parametrize(("known", "said"), [("", "one"), ("one", "one")])
-def test_what_is_here_stays_where_no_other_life_is_known(known: str, said: str) -> None:
+def test_attempts_are_kept_if_no_other_life_is_known(known: str, said: str) -> None:
     machine = Driver()
     machine.happens(Restored([result(B)], life=known))
     machine.happens(assigned(A), Welcomed(said))
@@ -238,7 +238,7 @@ def test_what_is_here_stays_where_no_other_life_is_known(known: str, said: str) 
 # What waits for a slot.
 
 
-def test_runs_beyond_the_slots_begin_in_the_order_in_which_they_came() -> None:
+def test_runs_beyond_the_slots_start_in_order_of_arrival() -> None:
     machine = Driver(slots=1)
     assert started(machine.happens(assigned(B, A, C))) == [B]
     assert machine.waiting == [A, C]
@@ -247,14 +247,14 @@ def test_runs_beyond_the_slots_begin_in_the_order_in_which_they_came() -> None:
     assert started(machine.ends(A)) == [C]
 
 
-def test_results_that_come_together_are_written_together_with_what_begins_in_their_place() -> None:
+def test_simultaneous_results_and_their_successors_share_one_journal_entry() -> None:
     machine = Driver(slots=2)
     machine.happens(assigned(A, B, C))
     steps = machine.ends(A, B)
     assert (steps.journal.results, steps.journal.began, started(steps)) == ([result(A), result(B)], [C], [C])
 
 
-def test_one_that_needs_more_slots_than_are_free_is_passed_by_one_that_does_not() -> None:
+def test_run_of_several_slots_is_passed_by_a_smaller_one() -> None:
     machine = Driver(slots=2)
     machine.happens(assigned(A))
     assert started(machine.happens(assigned(run(B, slots=2), C, seen=1))) == [C]
@@ -262,13 +262,13 @@ def test_one_that_needs_more_slots_than_are_free_is_passed_by_one_that_does_not(
     assert started(machine.ends(C)) == [B]
 
 
-def test_one_that_needs_more_slots_than_there_are_is_given_back() -> None:
+def test_run_that_needs_more_slots_than_exist_is_given_back() -> None:
     machine = Driver(slots=2)
     machine.happens(assigned(run(A, slots=3)))
     assert machine.outcomes() == {A: (Outcome.GIVEN_BACK, "")}
 
 
-def test_each_step_says_what_the_agent_goes_by_until_the_next() -> None:
+def test_each_step_returns_idle_slots_business_and_trouble() -> None:
     machine = Driver(slots=3)
     steps = machine.happens(assigned(run(A, slots=2), run(B, slots=2)))
     assert (steps.idle_slots, steps.is_busy, steps.trouble) == (1, True, "")
@@ -276,7 +276,7 @@ def test_each_step_says_what_the_agent_goes_by_until_the_next() -> None:
     assert (steps.idle_slots, steps.is_busy, steps.trouble) == (3, False, "no room")
 
 
-def test_a_cancel_drops_what_waits_at_once_and_says_so() -> None:
+def test_waiting_attempt_is_dropped_at_once_when_cancelled() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B))
     steps = machine.happens(assigned(cancel=(B,)))
@@ -285,7 +285,7 @@ def test_a_cancel_drops_what_waits_at_once_and_says_so() -> None:
     assert machine.outcomes() == {B: (Outcome.CANCELLED, "")}
 
 
-def test_what_waits_is_given_back_with_a_reason() -> None:
+def test_waiting_attempts_are_given_back_with_a_reason() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B, C))
     machine.happens(DiskObserved("the disk is full"))
@@ -294,18 +294,18 @@ def test_what_waits_is_given_back_with_a_reason() -> None:
     assert machine.inventory().holding == [A], "it keeps running"
 
 
-def test_what_an_earlier_agent_left_waits_until_the_master_has_heard_of_it() -> None:
+def test_restored_queue_waits_until_the_master_knows_of_it() -> None:
     machine = Driver(slots=2)
     assert started(machine.restored(waiting=(A, B))) == []
     machine.happens(Connected())
-    assert started(machine.happens(assigned(C))) == [C], "what comes now is wanted now"
+    assert started(machine.happens(assigned(C))) == [C], "a new run may start at once"
     machine.ends(C)
     assert started(machine.happens(assigned(cancel=(A,), seen=1))) == [B]
     assert machine.waiting == []
 
 
 @pytest.mark.parametrize("event", [Connected(), LinkSilent()])
-def test_what_waits_is_doubted_until_the_master_answers(event: Connected | LinkSilent) -> None:
+def test_waiting_attempts_do_not_start_until_the_master_answers(event: Connected | LinkSilent) -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A, B))
     machine.happens(event)
@@ -313,11 +313,11 @@ def test_what_waits_is_doubted_until_the_master_answers(event: Connected | LinkS
     assert started(machine.happens(assigned(seen=1))) == [B]
 
 
-# What is prefetched.
+# Prefetched attempts.
 
 
 def with_prefetched(*attempts: AttemptId, slots: int = 1) -> Driver:
-    """A machine that runs A, and has these with its supervisor."""
+    """A machine that runs A, and has prefetched these at its supervisor."""
     machine = Driver(slots=slots)
     machine.happens(assigned(A))
     steps = machine.happens(assigned(B, C), room=len(attempts))
@@ -325,24 +325,26 @@ def with_prefetched(*attempts: AttemptId, slots: int = 1) -> Driver:
     return machine
 
 
-def test_what_is_prefetched_takes_the_place_of_what_has_ended() -> None:
+def test_prefetched_attempt_takes_the_slot_of_an_ended_one() -> None:
     machine = with_prefetched(B)
-    assert (machine.waiting, machine.inventory().holding) == ([B, C], [A]), "it has not begun, as far as is known"
+    assert (machine.waiting, machine.inventory().holding) == ([B, C], [A]), "it is not known to have started"
     machine.happens(Followed(A, B))
     inventory = machine.inventory()
-    assert (machine.waiting, inventory.holding, inventory.delivering) == ([C], [B], [A]), "a result is on its way"
+    assert (machine.waiting, inventory.holding, inventory.delivering) == ([C], [B], [A]), (
+        "the result of A will follow"
+    )
     assert started(machine.ends(A)) == [], "no slot is free"
     assert started(machine.ends(B)) == [C]
 
 
-def test_what_is_returned_waits_before_all_others() -> None:
+def test_returned_attempts_wait_before_all_others() -> None:
     machine = with_prefetched(B, C)
     machine.happens(Returned([C, B]))
-    assert machine.waiting == [B, C], "as they came"
+    assert machine.waiting == [B, C], "in order of arrival"
     assert started(machine.ends(A)) == [B]
 
 
-def test_where_slots_are_free_what_is_prefetched_elsewhere_begins_first() -> None:
+def test_free_slot_first_starts_attempts_prefetched_elsewhere() -> None:
     machine = with_prefetched(B)
     steps = machine.ends(A)
     assert retracts(steps)
@@ -351,47 +353,47 @@ def test_where_slots_are_free_what_is_prefetched_elsewhere_begins_first() -> Non
     assert machine.waiting == [C]
 
 
-def test_once_all_is_retracted_what_did_not_come_back_has_begun() -> None:
+def test_attempt_not_returned_by_a_retract_has_started() -> None:
     other = AttemptId(2, 1, 1)
     machine = Driver(slots=2)
     machine.happens(assigned(A, other))
     machine.happens(assigned(B, C), room=1)
     machine.ends(A)
-    assert started(machine.retracted()) == [C], "B has begun in the place of the other, and a slot is free"
-    assert machine.state(B) is State.PREFETCHED, "until that is told"
+    assert started(machine.retracted()) == [C], "B has started in the place of A, and a slot is free"
+    assert machine.state(B) is State.PREFETCHED, "until that is reported"
     machine.happens(Followed(other, B))
     assert machine.attempts.taken == 2
 
 
-def test_until_the_outcome_of_a_retract_is_known_nothing_begins() -> None:
+def test_no_attempt_starts_until_a_retract_is_answered() -> None:
     machine = with_prefetched(B)
     machine.ends(A)
     steps = machine.happens(assigned(AttemptId(2, 1, 1)))
     assert not retracts(steps), "once is enough"
     assert started(steps) == []
-    assert started(machine.happens(Returned([B]))) == [], "it may be one of several supervisors that says so"
+    assert started(machine.happens(Returned([B]))) == [], "it may be the answer of one of several supervisors"
     assert started(machine.happens(Retracted())) == [B]
 
 
-def test_cancelled_before_it_has_begun_it_never_runs() -> None:
+def test_prefetched_attempt_cancelled_before_its_start_never_runs() -> None:
     machine = with_prefetched(B)
     steps = machine.happens(assigned(cancel=(B,)))
-    assert steps.todo[0] == Retract(), "before it is killed: it need not be, then"
-    assert killed(steps) == [B], "it may run by now"
+    assert steps.todo[0] == Retract(), "retract first: a kill may be unnecessary"
+    assert killed(steps) == [B], "it may be running already"
     machine.retracted(B)
     assert machine.outcomes() == {B: (Outcome.CANCELLED, "")}
 
 
-def test_cancelled_as_it_begins_it_is_killed() -> None:
+def test_prefetched_attempt_cancelled_as_it_starts_is_killed() -> None:
     machine = with_prefetched(B)
     machine.happens(assigned(cancel=(B,)))
     machine.happens(Retracted(), Followed(A, B))
     assert machine.state(B) is State.ENDING
-    assert started(machine.ends(A)) == [], "it takes up the slot until it has ended"
+    assert started(machine.ends(A)) == [], "it occupies the slot until it has ended"
     assert started(machine.happens(AttemptEnded(result(B, Outcome.CANCELLED)))) == [C]
 
 
-def test_what_is_prefetched_is_not_given_back_before_it_is_retracted() -> None:
+def test_prefetched_attempt_is_given_back_only_after_its_retract() -> None:
     machine = with_prefetched(B)
     steps = machine.happens(DiskObserved("full"))
     assert retracts(steps)
@@ -400,7 +402,7 @@ def test_what_is_prefetched_is_not_given_back_before_it_is_retracted() -> None:
     assert set(machine.outcomes()) == {C, B}
 
 
-def test_its_supervisor_was_lost_before_it_said_that_it_had_begun() -> None:
+def test_start_of_an_attempt_is_unknown_if_its_supervisor_was_lost() -> None:
     machine = with_prefetched(B)
     machine.happens(AttemptEnded(result(B, Outcome.GIVEN_BACK)))
     assert set(machine.outcomes()) == {B}
@@ -408,7 +410,7 @@ def test_its_supervisor_was_lost_before_it_said_that_it_had_begun() -> None:
 
 
 @pytest.mark.parametrize("event", [Connected(), LinkSilent()])
-def test_what_is_prefetched_is_retracted_and_doubted_where_the_master_may_think_otherwise(
+def test_prefetched_attempts_are_retracted_when_the_link_breaks(
     event: Connected | LinkSilent,
 ) -> None:
     machine = with_prefetched(B)
@@ -418,7 +420,7 @@ def test_what_is_prefetched_is_retracted_and_doubted_where_the_master_may_think_
     assert started(machine.happens(assigned(seen=1))) == [B]
 
 
-def test_nothing_is_prefetched_where_a_slot_is_free_or_too_wide_for_one() -> None:
+def test_no_attempt_is_prefetched_if_a_slot_is_free() -> None:
     machine = Driver(slots=2)
     assert prefetched(machine.happens(assigned(run(A, slots=2), B), room=8)) == []
     machine = Driver(slots=2)
@@ -429,13 +431,13 @@ def test_nothing_is_prefetched_where_a_slot_is_free_or_too_wide_for_one() -> Non
     "other",
     [run(B, slots=2), Run(B, ("true",), {}, {}, outputs=("result",)), Run(B, ("true",), {}, {}, inputs="a" * 64)],
 )
-def test_only_processes_of_one_slot_are_prefetched_and_none_passes_another(other: Run) -> None:
+def test_only_single_slot_attempts_are_prefetched_in_order(other: Run) -> None:
     machine = Driver(slots=2)
     machine.happens(assigned(A, AttemptId(1, 9, 1)))
     assert prefetched(machine.happens(assigned(other, C), room=8)) == []
 
 
-def test_no_more_is_prefetched_than_there_is_room_for() -> None:
+def test_prefetching_is_limited_by_the_room_at_supervisors() -> None:
     machine = Driver(slots=1)
     assert prefetched(machine.happens(assigned(A, B, C), room=1)) == [B]
 
@@ -443,7 +445,7 @@ def test_no_more_is_prefetched_than_there_is_room_for() -> None:
 # The end.
 
 
-def test_stopping_gives_back_all_that_is_in_hand_and_all_that_still_begins() -> None:
+def test_stopping_gives_back_all_attempts_including_later_starts() -> None:
     machine = with_prefetched(B)
     steps = machine.happens(Stopping("the worker was stopped"))
     assert (killed(steps), retracts(steps), machine.slots_offered) == ([A], True, 0)
@@ -454,23 +456,23 @@ def test_stopping_gives_back_all_that_is_in_hand_and_all_that_still_begins() -> 
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(-15, Outcome.GIVEN_BACK), (3, Outcome.FAILED)])
-def test_what_the_signal_ended_that_stops_the_worker_is_given_back(code: int, outcome: Outcome) -> None:
+def test_attempt_ended_by_the_workers_stop_signal_is_given_back(code: int, outcome: Outcome) -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A))
     machine.happens(Stopping("the worker was stopped"), AttemptEnded(Result(A, Outcome.FAILED, code)))
     assert machine.outcomes()[A][0] is outcome
 
 
-def test_cancel_is_gentle_where_the_master_says_so_and_what_runs_can_use_the_time() -> None:
+def test_cancel_is_gentle_for_running_attempts_on_request() -> None:
     machine = Driver(slots=2)
     machine.happens(assigned(A, B, C))
     steps = machine.happens(Assigned(Assign(2, 0, cancel=(A, B, C), gently=(A, C))))
     assert Kill(A, Outcome.CANCELLED, gently=True) in steps.todo
     assert Kill(B, Outcome.CANCELLED) in steps.todo
-    assert machine.outcomes() == {C: (Outcome.CANCELLED, "")}, "it only waited"
+    assert machine.outcomes() == {C: (Outcome.CANCELLED, "")}, "it was only waiting"
 
 
-def test_owner_who_comes_back_waits_for_no_task_that_ends_gently() -> None:
+def test_owner_does_not_wait_for_tasks_that_end_gently() -> None:
     machine = Driver(slots=2, preferences=OwnerPreferences(Policy.WHEN_IDLE, on_battery=True))
     machine.happens(OwnerObserved(Signs(2.0, 2.0, idle_s=1e6), 0.0), assigned(A, B))
     steps = machine.happens(Assigned(Assign(2, 0, cancel=(A,), gently=(A,))))
@@ -480,7 +482,7 @@ def test_owner_who_comes_back_waits_for_no_task_that_ends_gently() -> None:
     assert Kill(A, Outcome.CANCELLED) not in machine.happens(OwnerObserved(Signs(2.0, 2.0, idle_s=0.0), 0.0)).todo
 
 
-def test_stopping_is_gentle() -> None:
+def test_stopping_ends_tasks_gently() -> None:
     machine = Driver(slots=1)
     machine.happens(assigned(A))
     steps = machine.happens(Stopping("the worker was stopped"))
@@ -490,7 +492,7 @@ def test_stopping_is_gentle() -> None:
 # Numbers of slots.
 
 
-def test_an_attempt_has_the_lowest_free_slot_and_one_that_follows_has_that_of_the_one_before() -> None:
+def test_attempt_gets_the_lowest_free_slot_or_its_predecessors() -> None:
     a, b, c = (AttemptRecord(attempt, State.WAITING, run(attempt)) for attempt in (A, B, C))
     wide = AttemptRecord(AttemptId(9, 9, 9), State.WAITING, run(AttemptId(9, 9, 9), slots=2))
     attempts = Attempts()
@@ -504,7 +506,7 @@ def test_an_attempt_has_the_lowest_free_slot_and_one_that_follows_has_that_of_th
     assert (wide.slot_numbers, attempts.taken) == ((1, 3), 3)
 
 
-def test_whoever_starts_an_attempt_is_told_its_slot() -> None:
+def test_start_instruction_has_the_slot() -> None:
     machine = Driver(3)
     assert [step.slot for step in machine.happens(assigned(A, B)).todo if isinstance(step, Start)] == [1, 2]
     machine.happens(AttemptEnded(result(A)))

@@ -1,4 +1,4 @@
-"""The worker's machine beside a model of its computer: whatever happens in whatever order, its promises hold."""
+"""The worker's machine with a model of its computer: its invariants hold for any events in any order."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ looks = st.sampled_from(["", "", "", "pause", "short of memory"])
 
 
 def run_of(attempt: AttemptId) -> Run:
-    """Every eighth needs two slots."""
+    """Every eighth attempt needs two slots."""
     return Run(attempt, ("true",), {}, {}, slots=1 + (attempt.task % 8 == 7))
 
 
 class Computer(RuleBasedStateMachine):
-    """Processes, supervisors, a disk and a link, which do what the machine says and what happens to them."""
+    """Processes, supervisors, a disk and a link that execute instructions and suffer random events."""
 
     @initialize(slots=st.integers(1, 3), grace_s=st.sampled_from([0.0, 10.0]), room=st.sampled_from([0, 1, 4]))
     def build(self, slots: int, grace_s: float, room: int) -> None:
         self.room = room
         self.slots, self.grace_s, self.now = slots, grace_s, 0.0
         self.disk = Disk()
-        self.ran = set[AttemptId]()  # begun by anybody, ever
-        self.reported = dict[AttemptId, int]()  # in which Report of this session its result left
+        self.ran = set[AttemptId]()  # all attempts ever started
+        self.reported = dict[AttemptId, int]()  # number of the Report of this session with its result
         self.seq = 0
         self.boot()
 
     def boot(self) -> None:
         self.machine = Machine(self.slots, TERMS, self.grace_s)
-        self.processes = dict[AttemptId, bool]()  # whether it is to be killed
-        self.supervised = list[Run]()  # prefetched, not begun
+        self.processes = dict[AttemptId, bool]()  # whether it will be killed
+        self.supervised = list[Run]()  # prefetched, not started
         self.unheard = list[Event]()  # of supervisors
         self.delivering = dict[AttemptId, Result]()
         self.events = list[Event]()
@@ -71,7 +71,7 @@ class Computer(RuleBasedStateMachine):
         self.must_fail = False
         self.session()
         left = self.disk
-        self.ran -= left.waiting.keys()  # begun while the disk took nothing: it may run again
+        self.ran -= left.waiting.keys()  # started while the disk was full: it may run again
         self.happens(Restored([*left.results.values()], [*left.begun], [*left.waiting.values()]))
         self.doubted = set(self.disk.waiting)
 
@@ -103,9 +103,9 @@ class Computer(RuleBasedStateMachine):
         match instruction:
             case do.Start(run):
                 returned = [each.attempts for each in self.events if isinstance(each, Returned)]
-                assert not self.supervised, "which came earlier, and wait at supervisors"
-                assert not any(returned), "which came earlier, and of which the machine has not heard"
-                assert not self.machine.attempts.frozen, "what is frozen gets no new neighbours"
+                assert not self.supervised, "earlier runs that wait at supervisors"
+                assert not any(returned), "earlier runs whose start is not reported yet"
+                assert not self.machine.attempts.frozen, "no attempt starts beside a frozen one"
                 self.begin(run)
             case do.Prefetch(run):
                 self.supervised.append(run)
@@ -128,7 +128,7 @@ class Computer(RuleBasedStateMachine):
 
     @rule(runs=some, which=st.lists(which, max_size=2), back=st.integers(0, 3))
     def assign(self, runs: list[AttemptId], which: list[int], back: int) -> None:
-        """The master never asks for what it has a result of, and answers a Report of this session or none."""
+        """The master never assigns an attempt with a result, and answers a Report of this session or none."""
         seen = max(0, self.seq - back)
         kept = {each for each in self.machine.attempts._all if not 0 < self.reported.get(each, 0) <= seen}
         new = tuple(run_of(each) for each in runs if each not in self.ran or each in kept)
@@ -150,7 +150,7 @@ class Computer(RuleBasedStateMachine):
     @precondition(lambda self: self.supervised and self.processes)
     @rule(which=which)
     def a_supervisor_goes_on(self, which: int) -> None:
-        """It begins what is next in the place of what has ended, and the agent will hear of both."""
+        """It starts the next attempt in the place of the ended one; the agent will receive both events."""
         before, run = list(self.processes)[which % len(self.processes)], self.supervised[0]
         if run_of(before).slots == 1 and self.machine.attempts.get(before).state is not State.FROZEN:  # type: ignore[union-attr]
             del self.processes[before]
@@ -159,7 +159,7 @@ class Computer(RuleBasedStateMachine):
 
     @rule()
     def hear(self) -> None:
-        """Of what supervisors did."""
+        """Deliver the supervisors' events to the machine."""
         unheard, self.unheard = self.unheard, []
         for event in unheard:
             self.happens(event)
@@ -173,9 +173,11 @@ class Computer(RuleBasedStateMachine):
             *inventory.waiting,
             *(result.attempt for result in inventory.results),
         ]
-        assert sorted([*told, *self.machine.attempts.sent]) == sorted(self.machine.attempts._all), "each is told once"
+        assert sorted([*told, *self.machine.attempts.sent]) == sorted(self.machine.attempts._all), (
+            "each result is reported once"
+        )
         taken = sum(self.machine.attempts.get(attempt).slots for attempt in inventory.holding)  # type: ignore[union-attr]
-        assert taken == self.machine.attempts.taken, "what is held takes up the slots, and nothing else"
+        assert taken == self.machine.attempts.taken, "exactly the held attempts occupy the slots"
         for result in inventory.results:
             ran = result.attempt in self.ran and result.outcome is not Outcome.GIVEN_BACK
             assert not ran or self.disk.results.get(result.attempt) == result or not self.happened_here(result)
@@ -184,7 +186,7 @@ class Computer(RuleBasedStateMachine):
         self.happens(Reported(self.seq, inventory.results))
 
     def happened_here(self, result: Result) -> bool:
-        """A result of what was dropped before it began need not be on disk."""
+        """The result of an attempt dropped before its start need not be on disk."""
         return result.exit_code is not None
 
     @rule(is_new=st.booleans())
@@ -209,7 +211,7 @@ class Computer(RuleBasedStateMachine):
 
     @precondition(lambda self: self.machine.freezing)
     @rule()
-    def what_was_to_freeze_stands_still(self) -> None:
+    def freezing_attempts_are_frozen(self) -> None:
         for attempt in list(self.machine.attempts.frozen):
             self.happens(FreezeCompleted(attempt))
 
@@ -223,7 +225,7 @@ class Computer(RuleBasedStateMachine):
 
     @rule()
     def the_agent_is_killed(self) -> None:
-        """And with it all that runs."""
+        """All running attempts are killed with it."""
         if self.disk.begun or self.disk.waiting:
             self.boot()
 

@@ -47,12 +47,12 @@ async def start(tmp_path: Path, master: SmallMaster) -> AsyncIterator[Start]:
 
 
 async def said(program: Program) -> str:
-    """All that it logged, once it ended."""
+    """Return the complete log once the process has ended."""
     _, log = await program.communicate()
     return log.decode()
 
 
-def test_a_token_file_that_is_not_there_ends_it_though_no_master_answers_either(
+def test_missing_token_file_ends_the_worker_even_without_a_master(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     absent = ["--token-file", str(tmp_path / "absent"), "--data-dir", str(tmp_path / "data")]
@@ -60,7 +60,7 @@ def test_a_token_file_that_is_not_there_ends_it_though_no_master_answers_either(
     assert "cannot read the join token" in capsys.readouterr().err
 
 
-async def test_killing_the_agent_leaves_no_process_behind(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+async def test_killed_agent_leaves_no_process_behind(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     agent = await start()
     run = run_of("sh", "-c", "(setsid sh -c 'trap \"\" TERM; sleep 100; sleep 100' &); sleep 100")
     await master.say(run)
@@ -71,7 +71,7 @@ async def test_killing_the_agent_leaves_no_process_behind(master: SmallMaster, s
     await until(lambda: not any(process.is_running() for process in family))
 
 
-async def test_what_outlived_a_killed_agent_is_killed_by_the_next(
+async def test_processes_of_a_killed_agent_are_killed_by_the_next(
     master: SmallMaster, start: Start, tmp_path: Path
 ) -> None:
     agent = await start()
@@ -79,7 +79,7 @@ async def test_what_outlived_a_killed_agent_is_killed_by_the_next(
     await master.say(run)
     await until(lambda: [name_of(process) for process in processes_of(tmp_path)] == ["sleep", "sleep"])
     for process in [*psutil.Process(agent.pid).children(recursive=True)[:2], psutil.Process(agent.pid)]:
-        process.kill()  # the launcher and the guard too: nobody is left to clear up
+        process.kill()  # the launcher and the guard too, so no process is left to clean up
     assert processes_of(tmp_path)
     await start()
     await until(lambda: len(master.hellos) == 2)
@@ -87,7 +87,7 @@ async def test_what_outlived_a_killed_agent_is_killed_by_the_next(
     assert list((tmp_path / "data" / "scratch").iterdir()) == []
 
 
-async def test_a_signal_stops_it_cleanly(master: SmallMaster, start: Start, tmp_path: Path) -> None:
+async def test_signal_stops_the_worker_cleanly(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     agent = await start()
     run = run_of("sh", "-c", "echo > begun; sleep 100")
     await master.say(run)
@@ -105,7 +105,7 @@ async def test_a_signal_stops_it_cleanly(master: SmallMaster, start: Start, tmp_
         assert event in log
 
 
-async def test_a_refusal_is_exit_code_4_with_the_next_step(master: SmallMaster, start: Start) -> None:
+async def test_refusal_exits_with_code_4_and_a_hint(master: SmallMaster, start: Start) -> None:
     master.status = 401
     agent = await start()
     log = await said(agent)
@@ -113,7 +113,7 @@ async def test_a_refusal_is_exit_code_4_with_the_next_step(master: SmallMaster, 
     assert log.endswith("does not accept this worker's token\n`loopline token create` makes a new one for workers\n")
 
 
-async def test_two_agents_do_not_share_a_folder(master: SmallMaster, start: Start) -> None:
+async def test_second_agent_on_a_folder_exits(master: SmallMaster, start: Start) -> None:
     await start()
     await until(lambda: master.is_connected)
     second = await start()
@@ -121,14 +121,14 @@ async def test_two_agents_do_not_share_a_folder(master: SmallMaster, start: Star
     assert second.returncode == 2
 
 
-async def test_a_wrong_option_is_exit_code_2(start: Start) -> None:
+async def test_wrong_option_exits_with_code_2(start: Start) -> None:
     agent = await start("--slots", "0")
     assert "error: --slots: has to be at least 1" in await said(agent)
     assert agent.returncode == 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-def test_the_agent_takes_all_file_descriptors_and_its_tasks_what_is_usual() -> None:
+def test_agent_raises_its_descriptor_limit_and_tasks_get_the_usual_one() -> None:
     code = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 500))
@@ -144,7 +144,7 @@ child.wait()
     assert said.stdout.split() == ["500", "100"]
 
 
-def test_a_log_file_begins_anew_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_log_file_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main_module, "_LOG_BYTES", 1000)
     file = tmp_path / "logs" / "worker.log"
     handler = main_module._log_file(str(file))

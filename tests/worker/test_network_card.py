@@ -1,4 +1,4 @@
-"""The network card: what this computer tells of it, against what the system says."""
+"""The network card: our facts against those of the system."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_untouched_files_are_no_change(package: Path) -> None:
     code = OwnCode(package)
     for file in package.rglob("*.py"):
         os.utime(file, (1.0, 1.0))
-    assert not code.has_changed(at_once=True), "a copy of the same content is none either"
+    assert not code.has_changed(at_once=True), "a copy with the same content is no change either"
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_untouched_files_are_no_change(package: Path) -> None:
         lambda folder: (folder / "new.py").write_text(""),
     ],
 )
-def test_changed_files_are_a_change_for_good(package: Path, change: Callable[[Path], object]) -> None:
+def test_change_of_files_is_permanent(package: Path, change: Callable[[Path], object]) -> None:
     code = OwnCode(package)
     change(package)
-    assert not code.has_changed(), "it looks every few seconds"
+    assert not code.has_changed(), "it checks every few seconds"
     assert code.has_changed(at_once=True)
     (package / "orders.py").write_text("LAYOUT = 1\n")
     (package / "walls" / "cell.py").write_text("LAYOUT = 1\n")

@@ -1,4 +1,4 @@
-"""The whole agent yielding to an owner: real processes that are frozen, thawed and given back."""
+"""The whole agent yields to an owner: real processes are frozen, thawed and given back."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ async def start(
 ) -> AsyncIterator[Start]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr(owner_monitor, "LOOK_EVERY_S", 0.02)
-    make = parts_module.make_launcher  # tasks of normal priority, for this machine has more to do than these tests
+    make = parts_module.make_launcher  # normal priority for tasks, since other tests run at the same time
     monkeypatch.setattr(parts_module, "make_launcher", lambda yields, sandbox: make(False, sandbox))
     agents: list[Started] = []
 
     def begin(*probes: Probe, **settings: Any) -> Started:
         monkeypatch.setattr(owner_monitor, "_open_idle_detector", lambda: IdleDetector(probes or [hand]))
         owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
-        # Other tests share the processor, and are nobody's owner.
+        # Other tests use the processor too, and must not count as an owner.
         monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)
         monkeypatch.setattr(Contention, "look", lambda contention, now, times=1: False)
         agents.append(Started(tmp_path / "data", master.url, owners | settings))
@@ -70,7 +70,7 @@ async def start(
 
 
 async def runs(master: SmallMaster, agent: Started, *runs: Run) -> None:
-    """They are assigned, and their first processes are there."""
+    """Assign these runs, and wait for their first processes."""
     await until(lambda: master.reports and master.reports[-1].load.slots > 0)
     await master.say(*runs)
     for run in runs:
@@ -91,11 +91,11 @@ def all_stopped(agent: Started) -> bool:
 
 
 def is_stopped(process: psutil.Process) -> bool:
-    """By a signal, or by the freezer of its control group, as the kernel tells."""
+    """Return whether a process is stopped by a signal or by the freezer of its control group."""
     try:
         if process.status() in STOPPED or is_in_frozen_group(process):
             return True
-        in_vfork = process.status() == psutil.STATUS_DISK_SLEEP  # until its child goes on, which has been stopped
+        in_vfork = process.status() == psutil.STATUS_DISK_SLEEP  # waiting for its stopped child
         return in_vfork and any(child.status() in STOPPED for child in process.children())
     except (psutil.NoSuchProcess, OSError):
         return False  # it has ended
@@ -109,7 +109,7 @@ def is_in_frozen_group(process: psutil.Process) -> bool:
 
 
 @pytest.mark.parametrize("by", ["groups", "signals"])
-async def test_the_whole_tree_stands_still_and_goes_on(
+async def test_whole_process_tree_is_frozen_and_thawed(
     master: SmallMaster, start: Start, hand: Hand, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "signals":
@@ -119,7 +119,7 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     await until(lambda: len(processes_of(agent.folder)) >= 2)
     (attempt,) = agent.agent.parts.runner._attempts.values()
-    await until(lambda: attempt._tree is not None and attempt._tree._root > 0)  # it has said who it is
+    await until(lambda: attempt._tree is not None and attempt._tree._root > 0)  # its process id is known
     supervisor = psutil.Process(attempt._tree._root)  # type: ignore[union-attr]
     hand.idle_s = 0.0
     await until(lambda: frozen(master) == [True])
@@ -135,14 +135,14 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     await until(lambda: (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, 9999.0))
 
 
-async def test_nothing_begins_that_was_lined_up(
+async def test_no_prefetched_task_starts_when_the_owner_returns(
     master: SmallMaster, start: Start, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner comes back to two slots with short tasks, and the next of them at their supervisors already."""
+    """The owner returns to two slots with short tasks, while the next ones are already at their supervisors."""
     monkeypatch.setattr(DurationEstimate, "prefetch_depth", lambda estimate: 8)
     agent = start()
     log = agent.folder / "log"
-    waits = f"[ -e {log}.stop ] || [ $LOOPLINE_TASK -gt 50 -a ! -e {log}.on ]"  # half of them, until the owner left
+    waits = f"[ -e {log}.stop ] || [ $LOOPLINE_TASK -gt 50 -a ! -e {log}.on ]"  # half of them wait
     script = f"echo begun >> {log}; while {waits}; do sleep 0.01; done; echo ended >> {log}"
     every = [run_of("sh", "-c", script, task=task) for task in range(1, 101)]
     await until(lambda: master.reports and master.reports[-1].load.slots > 0)
@@ -156,18 +156,18 @@ async def test_nothing_begins_that_was_lined_up(
     await until(lambda: all(is_stopped(process) for process in processes_of(agent.folder)))
     words = log.read_text().split()
     assert words.count("begun") - words.count("ended") <= 2, (
-        "one for each slot, which may have been between two tasks"
+        "at most one per slot, which may have been between two tasks"
     )
     Path(f"{log}.on").touch()
     Path(f"{log}.stop").unlink()
     hand.idle_s = 9999.0
     await master.results_of(*every)
     assert log.read_text().split().count("begun") == sum(r.outcome is Outcome.SUCCEEDED for r in master.results)
-    assert len(master.results) == len(every), "one for each"
+    assert len(master.results) == len(every), "one result per run"
     assert {result.outcome for result in master.results} == {Outcome.SUCCEEDED, Outcome.GIVEN_BACK}
 
 
-async def test_time_that_it_stands_frozen_is_not_counted(master: SmallMaster, start: Start, hand: Hand) -> None:
+async def test_frozen_time_is_not_counted(master: SmallMaster, start: Start, hand: Hand) -> None:
     agent = start()
     await runs(master, agent, run_of("sh", "-c", "echo > begun; sleep 100", timeout_s=60))
     hand.idle_s = 0.0
@@ -180,7 +180,7 @@ async def test_time_that_it_stands_frozen_is_not_counted(master: SmallMaster, st
     assert master.reports[-1].holding[0].wall_s == stood
 
 
-async def test_a_time_limit_waits_for_what_stands_still() -> None:
+async def test_time_limit_is_suspended_while_frozen() -> None:
     ended: list[str] = []
     still, other = Stopwatch(), Stopwatch()
     still.limit(0.02, lambda: ended.append("still"))
@@ -192,7 +192,9 @@ async def test_a_time_limit_waits_for_what_stands_still() -> None:
     await until(lambda: ended == ["other", "still"])
 
 
-async def test_a_grace_time_later_it_is_given_back(master: SmallMaster, start: Start, hand: Hand) -> None:
+async def test_frozen_attempt_is_given_back_after_the_grace_time(
+    master: SmallMaster, start: Start, hand: Hand
+) -> None:
     agent = start(grace_s=0.2)
     run = run_of("sh", "-c", FAMILY)
     await runs(master, agent, run)
@@ -226,7 +228,7 @@ async def test_frozen_attempts_die_with_the_agent(master: SmallMaster, start: St
     await until(lambda: processes_of(agent.folder) == [])
 
 
-async def test_what_comes_while_somebody_is_there_is_given_back_unrun(
+async def test_run_is_given_back_while_the_computer_is_in_use(
     master: SmallMaster, start: Start, hand: Hand, tmp_path: Path
 ) -> None:
     hand.idle_s = 0.0
@@ -239,7 +241,7 @@ async def test_what_comes_while_somebody_is_there_is_given_back_unrun(
     assert not (tmp_path / "ran").exists()
 
 
-async def test_without_a_witness_nothing_runs(master: SmallMaster, start: Start, hand: Hand) -> None:
+async def test_no_task_runs_without_an_idle_probe(master: SmallMaster, start: Start, hand: Hand) -> None:
     hand.idle_s = None
     start()
     await until(lambda: master.reports)
@@ -248,7 +250,7 @@ async def test_without_a_witness_nothing_runs(master: SmallMaster, start: Start,
 
 
 @pytest.mark.parametrize("settings", [{"dedicated": True}, {"policy": "always"}])
-async def test_who_is_there_may_not_matter(
+async def test_presence_is_ignored_if_so_configured(
     master: SmallMaster, start: Start, hand: Hand, settings: dict[str, Any]
 ) -> None:
     hand.idle_s = 0.0
@@ -257,7 +259,7 @@ async def test_who_is_there_may_not_matter(
     assert (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, None)
 
 
-async def test_a_pause_gives_back_and_is_kept_until_it_is_over(master: SmallMaster, start: Start) -> None:
+async def test_pause_gives_attempts_back_and_survives_a_restart(master: SmallMaster, start: Start) -> None:
     agent = start()
     run = run_of("sh", "-c", FAMILY)
     await runs(master, agent, run)
@@ -278,14 +280,14 @@ HOG = [sys.executable, "-I", "-S", "-c", "while True: pass"]
 
 
 @pytest.mark.parametrize("at_the_desk", [False, True])
-async def test_slots_follow_what_an_owners_program_takes(
+async def test_slots_follow_the_use_of_an_owners_program(
     master: SmallMaster, start: Start, hand: Hand, monkeypatch: pytest.MonkeyPatch, at_the_desk: bool
 ) -> None:
-    """A real task and real hogs beside it, on a computer of two cores where nobody else counts."""
+    """A real task and real CPU hogs, on a simulated computer of two cores without other load."""
     hogs: list[psutil.Popen] = []
 
     def busy_cpu_s(computer: Computer) -> float:
-        """A little counts as much: this machine may have little to give."""
+        """Any use counts as a full core: this machine may be busy."""
         return 20 * sum(sum(hog.cpu_times()[:2]) for hog in hogs) + time.process_time() + _tasks_cpu_s(agent)
 
     monkeypatch.setattr(load_module, "_SMOOTH_S", 0.1)
@@ -309,7 +311,7 @@ async def test_slots_follow_what_an_owners_program_takes(
         hogs.clear()
     await until(lambda: load(master).slots == 2)
     await until(lambda: frozen(master) == [False, False])
-    assert load(master).yielded.count == 0  # nobody touched anything
+    assert load(master).yielded.count == 0  # no input
 
 
 class _Cores(Computer):
@@ -319,7 +321,7 @@ class _Cores(Computer):
 
 
 def _tasks_cpu_s(agent: Started) -> float:
-    """So that our own tasks are measured as the agent does, and subtracted."""
+    """Measure our own tasks like the agent, which subtracts them."""
     try:
         return agent.agent.parts.runner.measure() + agent.agent.parts.launcher.cpu_s()
     except AttributeError:
@@ -351,7 +353,7 @@ async def test_terminals_from_a_key_to_frozen_tasks(master: SmallMaster, start: 
         await until(lambda: all_stopped(agent))
 
 
-async def test_nothing_is_left_of_the_desk_when_the_agent_stops(start: Start, master: SmallMaster) -> None:
+async def test_probes_are_closed_when_the_agent_stops(start: Start, master: SmallMaster) -> None:
     closed = asyncio.Event()
 
     class Closing(Hand):
@@ -364,7 +366,7 @@ async def test_nothing_is_left_of_the_desk_when_the_agent_stops(start: Start, ma
     assert closed.is_set()
 
 
-async def test_while_memory_is_short_nothing_new_is_taken(master: SmallMaster, start: Start) -> None:
+async def test_no_new_attempt_is_taken_while_memory_is_short(master: SmallMaster, start: Start) -> None:
     start(policy="spare", leave_memory_bytes=2**60)
     await until(lambda: master.reports)
     assert load(master).slots == 0
@@ -375,13 +377,13 @@ async def test_while_memory_is_short_nothing_new_is_taken(master: SmallMaster, s
     assert "memory" in result.reason
 
 
-async def test_where_the_disk_is_short_the_youngest_is_given_back(
+async def test_youngest_attempt_is_given_back_if_the_disk_is_nearly_full(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = start(disk_reserve_bytes=1)
     old, young = (run_of("sh", "-c", "echo > begun; sleep 100", task=number) for number in (1, 2))
     await runs(master, agent, old, young)
-    free = {True: 0, False: 2}  # what it leaves is room enough
+    free = {True: 0, False: 2}  # its space is sufficient
     held = agent.agent.parts.runner._attempts
     monkeypatch.setattr(agent.data_directory, "free_bytes", lambda: free[young.attempt in held])
     (result,) = await master.results_of(young)
@@ -390,9 +392,7 @@ async def test_where_the_disk_is_short_the_youngest_is_given_back(
     assert old.attempt in held
 
 
-async def test_where_nobody_can_tell_any_more_no_input_is_counted(
-    master: SmallMaster, start: Start, hand: Hand
-) -> None:
+async def test_failed_probes_do_not_count_as_an_input(master: SmallMaster, start: Start, hand: Hand) -> None:
     agent = start()
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     hand.idle_s = None

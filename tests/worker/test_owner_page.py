@@ -1,4 +1,4 @@
-"""The owner's page: what it shows, what it does, and whom it refuses; then the same from a terminal."""
+"""The owner's page: content, actions and access control; then the same from a terminal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATE = WorkerState(
 )  # fmt: skip
 
 
-def test_the_page_says_what_runs_and_escapes_it() -> None:
+def test_page_shows_running_tasks_escaped() -> None:
     page = render(STATE)
     for part in (
         "&lt;pi&gt;",
@@ -79,7 +79,7 @@ async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyP
 
 
 def _decide(preferences: Any, signs: Any, most: int, before: int) -> Decision:
-    """Without regard to what else this machine does."""
+    """Ignore other load on this machine."""
     return Decision(0, f"paused by the owner {signs.paused}", at_once=True) if signs.paused else Decision(most)
 
 
@@ -99,7 +99,7 @@ async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster)
     status, page, headers = await ask("GET", address(agent))
     assert status == 200
     assert "<td>pi<td>" in page
-    assert "sleep" not in page  # what it computes is nobody's business here
+    assert "sleep" not in page  # the command is not shown
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert headers["Cache-Control"] == "no-store"
     status, _, headers = await ask("POST", f"{address(agent)}pause", data={"for": "1h"})
@@ -113,9 +113,7 @@ async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster)
     assert not agent.data_directory.pause.exists()
 
 
-async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
-    agent: Started, master: SmallMaster
-) -> None:
+async def test_page_shows_the_quarantine_of_this_computer(agent: Started, master: SmallMaster) -> None:
     master.quarantine = Quarantine(time.time() + 600, "task 1.2 failed there, and then succeeded on <bee>")
     await master.say()
     await until(lambda: agent.agent._quarantine)
@@ -130,13 +128,13 @@ async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
     assert "nothing new" not in (await ask("GET", address(agent)))[1]
 
 
-async def test_a_pause_that_makes_no_sense_is_refused(agent: Started) -> None:
+async def test_invalid_pause_is_refused(agent: Started) -> None:
     status, said, _ = await ask("POST", f"{address(agent)}pause", data={"for": "soon"})
     assert status == 400
     assert "until-tomorrow" in said
 
 
-async def test_whoever_does_not_know_the_secret_sees_nothing(agent: Started) -> None:
+async def test_page_requires_its_secret(agent: Started) -> None:
     url = address(agent)
     root = url.rsplit("/", 2)[0]
     for path in ("", "/", "/x/", "/x/state", "/pause", f"/{'x' * 43}/pause"):
@@ -145,8 +143,8 @@ async def test_whoever_does_not_know_the_secret_sees_nothing(agent: Started) -> 
     assert stat.S_IMODE((agent.folder / "owner-page").stat().st_mode) == 0o600
 
 
-async def test_who_asks_for_headers_alone_gets_no_body(agent: Started, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever it is: an answer that HTTP does not allow would be a traceback in the agent's log."""
+async def test_head_request_gets_no_body(agent: Started, caplog: pytest.LogCaptureFixture) -> None:
+    """With and without the secret: an invalid HTTP response would cause a traceback in the agent's log."""
     for url in (address(agent), f"{address(agent)}x", address(agent).rsplit("/", 2)[0]):
         status, said, headers = await ask("HEAD", url)
         assert (status, said, int(headers["Content-Length"]) > 0) == (404, "", True)
@@ -165,13 +163,13 @@ async def test_who_asks_for_headers_alone_gets_no_body(agent: Started, caplog: p
     ],
     ids=str,
 )
-async def test_other_pages_can_do_nothing_even_with_the_secret(agent: Started, headers: dict[str, str]) -> None:
+async def test_other_sites_are_refused_even_with_the_secret(agent: Started, headers: dict[str, str]) -> None:
     assert (await ask("POST", f"{address(agent)}pause", data={"for": "for-good"}, headers=headers))[0] == 404
     assert (await ask("GET", f"{address(agent)}state", headers=headers))[0] == 404
     assert not agent.data_directory.pause.exists()
 
 
-async def test_it_is_on_loopback_only_and_gone_when_the_agent_stops(agent: Started) -> None:
+async def test_page_listens_on_loopback_until_the_agent_stops(agent: Started) -> None:
     url = address(agent)
     assert url.startswith("http://127.0.0.1:")
     page = agent.agent._page
@@ -184,8 +182,8 @@ async def test_it_is_on_loopback_only_and_gone_when_the_agent_stops(agent: Start
         await ask("GET", url)
 
 
-async def test_an_address_that_a_killed_agent_left_is_of_no_use(tmp_path: Path, unused_tcp_port: int) -> None:
-    """Somebody else may have its port now, and would be handed the secret."""
+async def test_address_left_by_a_killed_agent_is_not_used(tmp_path: Path, unused_tcp_port: int) -> None:
+    """Another program may have its port now, and would receive the secret."""
     (tmp_path / "owner-page").write_text(f"http://127.0.0.1:{unused_tcp_port}/old/\n")
     thief = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_tcp_port)
     page = OwnerServer(tmp_path, _nobody(), unused_tcp_port)
@@ -195,7 +193,7 @@ async def test_an_address_that_a_killed_agent_left_is_of_no_use(tmp_path: Path, 
     thief.close()
 
 
-async def test_every_start_has_a_secret_of_its_own(tmp_path: Path) -> None:
+async def test_every_start_has_a_new_secret(tmp_path: Path) -> None:
     secrets = []
     for _ in range(2):
         page = OwnerServer(tmp_path, _nobody())
@@ -205,7 +203,7 @@ async def test_every_start_has_a_secret_of_its_own(tmp_path: Path) -> None:
     assert secrets[0] != secrets[1]
 
 
-async def test_a_full_disk_costs_the_page_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_disables_only_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "write_text", _full)
     page = OwnerServer(tmp_path, _nobody())
     await page.open()
@@ -214,7 +212,7 @@ async def test_a_full_disk_costs_the_page_and_no_more(tmp_path: Path, monkeypatc
     await page.close()
 
 
-def test_a_pause_counts_also_where_it_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_takes_effect_even_if_it_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pause = Pause(tmp_path / "pause.json")
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", _full)
@@ -234,12 +232,12 @@ def _full(*_: Any) -> int:
 
 
 def _nobody() -> Any:
-    """Who watches nothing."""
+    """A monitor without probes."""
     return None
 
 
 async def owner(folder: Path, *words: str) -> tuple[int, str, str]:
-    """As typed in a terminal."""
+    """Run `loopline owner` as in a terminal."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE")}
     command = await asyncio.create_subprocess_exec(
         *starting("loopline"), "owner", "--data-dir", str(folder), *words,
@@ -250,7 +248,7 @@ async def owner(folder: Path, *words: str) -> tuple[int, str, str]:
     return command.returncode, out.decode(), err.decode()
 
 
-async def test_the_same_from_a_terminal(agent: Started) -> None:
+async def test_terminal_shows_the_same_as_the_page(agent: Started) -> None:
     code, shown, _ = await owner(agent.folder)
     assert code == 0
     for part in ("w1: 0 running, 2 of 2 slots offered", "running here:\n  nothing", address(agent)):
@@ -269,15 +267,17 @@ async def test_the_same_from_a_terminal(agent: Started) -> None:
         (("--json",), 5, '{"error": {"code": "unreachable", "message": "no worker of yours runs here'),
     ],
 )
-async def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], code: int, says: str) -> None:
+async def test_errors_in_a_terminal_are_reported(
+    tmp_path: Path, words: tuple[str, ...], code: int, says: str
+) -> None:
     if code == 2:
         (tmp_path / "owner-page").write_text("http://127.0.0.1:1/x/\n")
     status, _, said = await owner(tmp_path, *words)
     assert (status, said.startswith(says)) == (code, True), said
 
 
-async def test_silent_connections_make_way(agent: Started) -> None:
-    """Any user of the computer may open them, and each takes one of the agent's file descriptors."""
+async def test_silent_connections_are_closed_for_new_ones(agent: Started) -> None:
+    """Any user of the computer may open them, and each uses a descriptor of the agent."""
     port = int(address(agent).split("/")[2].partition(":")[2])
     silent = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(60)]
     page = agent.agent._page

@@ -1,4 +1,4 @@
-"""The owner's terms against what is seen: how many slots, and why no more. Pure."""
+"""The owner policy as a pure function: number of slots and the reason, from terms and observations."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -26,11 +26,11 @@ slots = st.integers(0, 64)
 
 
 @given(slots, cores, slots)
-def test_slots_are_never_more_than_the_spare_cores_carry(before: int, spare: float, most: int) -> None:
+def test_slots_fit_into_the_spare_cores(before: int, spare: float, most: int) -> None:
     now = fit(before, spare, most)
     assert 0 <= now <= most
     assert now <= spare + KEEP
-    assert now == most or now + 1 > spare + GROW  # nor fewer
+    assert now == most or now + 1 > spare + GROW  # and not fewer either
 
 
 @given(slots, cores, cores, slots)
@@ -39,8 +39,8 @@ def test_more_spare_cpu_never_means_fewer_slots(before: int, one: float, other: 
 
 
 @given(slots, cores, st.lists(st.floats(-0.12, 0.12), max_size=20), slots)
-def test_slots_do_not_come_and_go_with_small_swings(now: int, spare: float, swings: list[float], most: int) -> None:
-    """Whatever the order of swings narrower than the gap between keeping and growing: one change at most."""
+def test_slots_do_not_oscillate_with_small_changes(now: int, spare: float, swings: list[float], most: int) -> None:
+    """Changes smaller than the hysteresis cause at most one change of slots, in any order."""
     seen = [fit(now, spare, most)]
     for swing in swings:
         seen.append(fit(seen[-1], max(0.0, spare + swing), most))
@@ -48,7 +48,7 @@ def test_slots_do_not_come_and_go_with_small_swings(now: int, spare: float, swin
     assert sum(first != second for first, second in pairwise(seen)) <= 1
 
 
-def test_fewer_cores_while_the_owner_works_and_all_of_them_afterwards() -> None:
+def test_fewer_cores_are_used_while_the_owner_works() -> None:
     seen, now = [], 4
     for spare in (4.0, 3.6, 3.4, 2.6, 2.4, 1.0, 0.2, 0.0, 0.7, 0.8, 1.7, 1.8, 3.0, 3.9):
         now = fit(now, spare, 4)
@@ -56,7 +56,7 @@ def test_fewer_cores_while_the_owner_works_and_all_of_them_afterwards() -> None:
     assert seen == [4, 4, 3, 3, 2, 1, 0, 0, 0, 1, 1, 2, 3, 4]
 
 
-def test_where_more_slots_than_cores_are_wanted_each_is_a_part_of_one() -> None:
+def test_slots_beyond_the_cores_share_cores() -> None:
     assert cores_per_slot(2.0, 8) == 0.25
     assert cores_per_slot(8.0, 2) == 1.0
     assert fit(0, 1.0, 8, 0.25) == 4
@@ -71,37 +71,37 @@ def asked(signs: Signs, most: int = 4, before: int = 4, **preferences: Any) -> D
     return decide(replace(TERMS, **preferences), signs, most, before)
 
 
-def test_when_idle_nothing_runs_while_somebody_is_there() -> None:
+def test_when_idle_offers_no_slots_while_in_use() -> None:
     assert asked(AWAY, policy=Policy.WHEN_IDLE) == Decision(4)
     assert asked(HERE, policy=Policy.WHEN_IDLE) == Decision(0, "somebody is using this computer")
     assert asked(replace(AWAY, idle_s=59.9), policy=Policy.WHEN_IDLE).slots == 0
     assert asked(replace(AWAY, idle_s=60.0), policy=Policy.WHEN_IDLE).slots == 4
 
 
-def test_where_nobody_can_tell_it_is_in_use() -> None:
+def test_unknown_presence_counts_as_in_use() -> None:
     unknown = replace(AWAY, idle_s=None)
     assert is_there(TERMS, unknown)
     decision = asked(unknown, policy=Policy.WHEN_IDLE)
     assert decision.slots == 0
     assert "nobody can tell" in decision.why
-    assert asked(unknown).slots == 3  # one core is left to whoever may be there
+    assert asked(unknown).slots == 3  # one core is reserved for a possible owner
 
 
-def test_spare_leaves_a_core_to_who_is_there_and_all_the_rest_is_lent() -> None:
+def test_spare_reserves_one_core_for_a_present_owner() -> None:
     assert asked(HERE) == Decision(3, "the owner's programs need the processor")
     assert asked(replace(HERE, spare_cpu=2.2)).slots == 1
-    assert asked(replace(AWAY, spare_cpu=2.2)).slots == 2  # nobody is there, but a program of theirs is at work
+    assert asked(replace(AWAY, spare_cpu=2.2)).slots == 2  # the owner is absent, but their program is running
     assert asked(replace(HERE, spare_cpu=0.0)).slots == 0
 
 
-def test_other_programs_may_be_none_of_its_concern() -> None:
+def test_load_of_other_programs_can_be_ignored() -> None:
     busy = replace(AWAY, spare_cpu=0.0)
     assert asked(busy, policy=Policy.WHEN_IDLE).slots == 0
     assert asked(busy, policy=Policy.WHEN_IDLE, heed_load=False) == Decision(4)
     assert asked(busy, policy=Policy.SPARE, heed_load=False).slots == 0
 
 
-def test_always_asks_neither_who_is_there_nor_what_is_spare() -> None:
+def test_always_ignores_presence_and_spare_cpu() -> None:
     assert asked(replace(HERE, spare_cpu=0.0, memory_available_bytes=0), policy=Policy.ALWAYS) == Decision(4)
 
 
@@ -114,28 +114,28 @@ def test_always_asks_neither_who_is_there_nor_what_is_spare() -> None:
         ({"on_battery": True}, "running on battery"),
     ],
 )
-def test_whatever_the_policy_some_things_mean_not_now(policy: Policy, change: dict[str, Any], why: str) -> None:
+def test_some_conditions_stop_tasks_under_every_policy(policy: Policy, change: dict[str, Any], why: str) -> None:
     assert asked(replace(AWAY, **change), policy=policy) == Decision(0, why)
 
 
-def test_on_battery_if_the_owner_says_so() -> None:
+def test_tasks_run_on_battery_if_the_owner_permits() -> None:
     assert asked(replace(AWAY, on_battery=True), on_battery=True).slots == 4
 
 
 @pytest.mark.parametrize("policy", Policy)
-def test_a_pause_is_above_all_and_gives_no_grace(policy: Policy) -> None:
+def test_pause_overrides_all_terms_without_grace(policy: Policy) -> None:
     decision = asked(replace(AWAY, paused="until 14:30", program="zoom"), policy=policy)
     assert decision == Decision(0, "paused by the owner until 14:30", at_once=True)
 
 
-def test_too_little_memory_is_said() -> None:
+def test_low_memory_is_reported() -> None:
     decision = asked(replace(AWAY, memory_available_bytes=99))
     assert (decision.slots, decision.short_of_memory) == (4, True)
     assert "memory" in decision.why
 
 
-def test_too_little_memory_is_seen_while_the_owner_is_there_too() -> None:
-    """What stands still holds its memory: it has to go, most of all then."""
+def test_low_memory_is_reported_while_the_owner_is_present() -> None:
+    """Frozen attempts keep their memory, so they must be given back then."""
     decision = asked(replace(HERE, memory_available_bytes=99), policy=Policy.WHEN_IDLE)
     assert (decision.slots, decision.short_of_memory) == (0, True)
     assert decision.why == "somebody is using this computer, and too little memory would be left to the owner"
@@ -143,24 +143,24 @@ def test_too_little_memory_is_seen_while_the_owner_is_there_too() -> None:
     assert always == Decision(0, "zoom is running")
 
 
-def test_a_quiet_computer_uses_a_part_of_its_cores() -> None:
+def test_quiet_computer_uses_part_of_its_cores() -> None:
     assert asked(AWAY, most_share=0.5).slots == 2
     assert asked(AWAY, most_share=0.1).slots == 0
     assert asked(AWAY, policy=Policy.ALWAYS, most_share=0.75).slots == 3
 
 
-def test_a_hot_computer_runs_nothing() -> None:
+def test_hot_computer_runs_no_task() -> None:
     assert asked(replace(AWAY, celsius=91.0), most_celsius=90.0).why == "the computer is hot"
     assert asked(replace(AWAY, celsius=89.0), most_celsius=90.0).slots == 4
     assert asked(AWAY, most_celsius=90.0).slots == 4, "no sensor"
 
 
-def test_without_the_network_what_runs_goes_on_and_nothing_new_starts() -> None:
+def test_running_tasks_continue_on_a_metered_network() -> None:
     assert asked(replace(AWAY, network="metered")) == Decision(4, "metered", nothing_new=True)
-    assert not asked(replace(AWAY, network="metered", program="zoom")).nothing_new, "nothing runs anyhow"
+    assert not asked(replace(AWAY, network="metered", program="zoom")).nothing_new, "no task runs in any case"
 
 
-def test_tasks_make_way_for_what_others_were_seen_to_want() -> None:
+def test_tasks_yield_the_cores_that_others_wanted() -> None:
     assert asked(replace(AWAY, wanted_cores=3.0)).slots == 1
     assert asked(replace(AWAY, wanted_cores=4.0)).slots == 0
     assert asked(replace(HERE, wanted_cores=4.0), policy=Policy.ALWAYS).slots == 4

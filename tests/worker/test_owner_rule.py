@@ -1,4 +1,4 @@
-"""Whom the machine freezes, thaws and gives back, as the owner comes and goes."""
+"""The attempts that the machine freezes, thaws and gives back as the owner comes and goes."""
 
 import math
 
@@ -42,7 +42,7 @@ SLOTS = 3
 
 
 def owned(*runs: AttemptId | Run, grace_s: float = 10.0, preferences: OwnerPreferences = TERMS) -> Driver:
-    """A machine of three slots that runs these; its owner is away."""
+    """A machine with three slots that runs these attempts; its owner is absent."""
     machine = Driver(SLOTS, preferences, grace_s)
     looks(machine, SLOTS)
     machine.happens(assigned(*runs))
@@ -59,13 +59,13 @@ def looks(
     memory: int = 100,
     network: str = "",
 ) -> Instructions:
-    """The owner leaves so many cores, at this time."""
+    """Step an observation: the owner leaves ``spare`` cores, at the time ``at_s``."""
     signs = Signs(SLOTS, spare, idle_s=math.inf, memory_available_bytes=memory, paused=paused, network=network)
     after_s = 0.0 if at_s is None else at_s - machine.now
     return machine.happens(OwnerObserved(signs, 0.0), after_s=after_s)
 
 
-def test_frozen_when_the_owner_comes_and_thawed_when_the_owner_leaves() -> None:
+def test_attempts_are_frozen_while_the_owner_is_present() -> None:
     machine = owned(A, B)
     steps = looks(machine, 0, 1)
     assert (frozen(steps), steps.report) == ([A, B], Urgency.NOW)
@@ -82,10 +82,10 @@ def test_frozen_when_the_owner_comes_and_thawed_when_the_owner_leaves() -> None:
         Kill(B, Outcome.GIVEN_BACK, "the owner's programs need the processor"),
     ]
     assert machine.state(A) is State.ENDING
-    assert thawed(looks(machine, 3, 99)) == [], "it takes no further part"
+    assert thawed(looks(machine, 3, 99)) == [], "a given-back attempt is not considered any more"
 
 
-def test_the_youngest_stand_still_first_and_go_on_last() -> None:
+def test_youngest_attempts_are_frozen_first_and_thawed_last() -> None:
     machine = owned(A, B, C)
     assert frozen(looks(machine, 2, 0)) == [C]
     machine.happens(FreezeCompleted(C))
@@ -94,34 +94,34 @@ def test_the_youngest_stand_still_first_and_go_on_last() -> None:
     assert killed(looks(machine, 2, 10)) == [C]
 
 
-def test_what_ends_makes_room_for_what_is_frozen() -> None:
+def test_ended_attempt_lets_a_frozen_one_thaw() -> None:
     machine = owned(A, B)
     looks(machine, 1, 0)
     assert thawed(machine.ends(A)) == [B]
 
 
-def test_a_wide_attempt_needs_all_its_slots() -> None:
+def test_attempt_of_several_slots_needs_all_of_them() -> None:
     machine = owned(run(A, slots=2), B)
     assert frozen(looks(machine, 1)) == [A]
     assert thawed(looks(machine, 3)) == [A]
 
 
-def test_a_pause_gives_back_at_once() -> None:
+def test_pause_gives_attempts_back_at_once() -> None:
     machine = owned(A, B)
     assert killed(looks(machine, 3, paused="for good")) == [A, B]
 
 
-def test_for_want_of_memory_the_youngest_is_given_back_one_at_a_time() -> None:
+def test_low_memory_gives_back_the_youngest_one_at_a_time() -> None:
     machine = owned(A, B, C)
     assert killed(looks(machine, 3, 0, memory=0)) == [C]
-    assert machine.slots_offered == 2, "what it leaves is not lent again"
-    assert killed(looks(machine, 3, 1, memory=0)) == [], "until it shows"
+    assert machine.slots_offered == 2, "its slot is not offered again"
+    assert killed(looks(machine, 3, 1, memory=0)) == [], "wait until the freed memory shows"
     assert killed(looks(machine, 3, 6, memory=0)) == [B]
     assert killed(looks(machine, 3, 20)) == []
     assert machine.slots_offered == 3
 
 
-def test_while_memory_is_short_nothing_new_is_taken() -> None:
+def test_no_new_attempt_is_taken_while_memory_is_short() -> None:
     machine = owned()
     looks(machine, 3, memory=0)
     assert machine.slots_offered == 0
@@ -129,9 +129,9 @@ def test_while_memory_is_short_nothing_new_is_taken() -> None:
     assert machine.outcomes() == {A: (Outcome.GIVEN_BACK, "too little memory would be left to the owner")}
 
 
-def test_without_the_network_what_runs_goes_on_and_is_not_replaced() -> None:
+def test_running_attempts_continue_on_a_metered_network_without_successors() -> None:
     machine = owned(A, B)
-    assert not looks(machine, 3, network="metered").todo[1:], "but for a line in the log"
+    assert not looks(machine, 3, network="metered").todo[1:], "only a log entry"
     assert machine.slots_offered == 2
     assert started(machine.happens(assigned(A, B, C))) == []
     assert machine.outcomes() == {C: (Outcome.GIVEN_BACK, "metered")}
@@ -139,35 +139,37 @@ def test_without_the_network_what_runs_goes_on_and_is_not_replaced() -> None:
     assert machine.slots_offered == 3
 
 
-def test_what_stands_frozen_gets_no_new_neighbours() -> None:
+def test_no_attempt_starts_beside_a_frozen_one() -> None:
     machine = owned(A, B)
     looks(machine, 1)
     assert started(machine.happens(assigned(C))) == []
     assert machine.outcomes() == {C: (Outcome.GIVEN_BACK, "the owner's programs need the processor")}
 
 
-def test_nothing_is_prefetched_and_nothing_begins_where_more_run_than_are_allowed() -> None:
+def test_no_attempt_starts_while_more_run_than_allowed() -> None:
     machine = owned(A, B, grace_s=0.0)
     assert killed(looks(machine, 1)) == [B]
     steps = machine.happens(assigned(C), room=8)
-    assert (started(steps), prefetched(steps)) == ([], []), "the slot of what is given back is taken until it ends"
+    assert (started(steps), prefetched(steps)) == ([], []), (
+        "the slot of a given-back attempt is occupied until it ends"
+    )
     assert machine.waiting == [C]
 
 
-def test_how_long_it_took_is_recorded_once_all_stands_still() -> None:
+def test_yield_time_is_recorded_when_all_are_frozen() -> None:
     machine = owned(A, B, preferences=OwnerPreferences(idle_s=60.0))
     signs = Signs(SLOTS, SLOTS, idle_s=0.0)
     steps = machine.happens(OwnerObserved(signs, input_at=4.5), after_s=5.0)
     assert (frozen(steps), machine.freezing) == ([A, B], 2)
     machine.happens(FreezeCompleted(A))
-    assert frozen(machine.happens(OwnerObserved(signs, 4.5), after_s=0.25)) == [B], "it may move still"
+    assert frozen(machine.happens(OwnerObserved(signs, 4.5), after_s=0.25)) == [B], "it may still be running"
     steps = machine.happens(FreezeCompleted(B), after_s=0.25)
     assert steps.todo == [RecordPreemption("somebody is using this computer", 2, took_s=1.0, after_input=True)]
     assert steps.report is Urgency.NOW
     assert machine.freezing == 0
 
 
-def test_where_nobody_can_tell_no_input_is_counted() -> None:
+def test_unknown_presence_does_not_count_as_an_input() -> None:
     machine = owned(A, preferences=OwnerPreferences(idle_s=60.0))
     machine.happens(OwnerObserved(Signs(SLOTS, SLOTS, idle_s=None), input_at=0.0), after_s=5.0)
     (recorded,) = machine.happens(FreezeCompleted(A)).todo
@@ -175,7 +177,7 @@ def test_where_nobody_can_tell_no_input_is_counted() -> None:
     assert (recorded.took_s, recorded.after_input) == (0.0, False)
 
 
-def test_what_ends_or_goes_on_is_not_waited_for_to_stand_still() -> None:
+def test_ended_and_thawed_attempts_do_not_delay_the_yield_time() -> None:
     machine = owned(A, B)
     looks(machine, 0)
     machine.ends(A)
@@ -184,7 +186,7 @@ def test_what_ends_or_goes_on_is_not_waited_for_to_stand_still() -> None:
     assert machine.state(B) is State.RUNNING
 
 
-def test_what_follows_a_frozen_one_stands_still_in_its_place() -> None:
+def test_successor_of_a_frozen_attempt_is_frozen() -> None:
     machine = owned(A, B, C)
     machine.happens(assigned(AttemptId(2, 1, 1)), room=1)
     follower = AttemptId(2, 1, 1)
@@ -192,24 +194,24 @@ def test_what_follows_a_frozen_one_stands_still_in_its_place() -> None:
     assert frozen(machine.happens(Followed(C, follower))) == [follower]
     assert machine.state(follower) is State.FROZEN
     assert frozen(looks(machine, 2, 6)) == [follower]
-    assert killed(looks(machine, 2, 15)) == [follower], "its grace time began with that of the other"
+    assert killed(looks(machine, 2, 15)) == [follower], "it inherits the grace time of its predecessor"
 
 
-def test_what_follows_one_that_was_given_back_is_held_against_the_consent() -> None:
+def test_successor_of_a_given_back_attempt_is_given_back() -> None:
     machine = owned(A, B, C, grace_s=0.0)
     machine.happens(assigned(AttemptId(2, 1, 1)), room=1)
     assert killed(looks(machine, 2)) == [C]
     assert killed(machine.happens(Followed(C, AttemptId(2, 1, 1)))) == [AttemptId(2, 1, 1)]
 
 
-def test_what_is_frozen_is_stopped_again_with_each_sample() -> None:
+def test_frozen_attempts_are_stopped_again_at_each_sample() -> None:
     machine = owned(A, B)
     looks(machine, 1)
     machine.happens(FreezeCompleted(B))
-    assert frozen(machine.happens(DiskObserved())) == [B], "a process that was just being made when others stopped"
+    assert frozen(machine.happens(DiskObserved())) == [B], "it may have a process forked during the freeze"
 
 
-def test_where_the_disk_is_short_the_youngest_is_given_back_and_the_next_when_its_folder_is_gone() -> None:
+def test_nearly_full_disk_gives_back_the_youngest_one_at_a_time() -> None:
     machine = owned(A, B, C)
     short = DiskObserved("full", shortage="less than 1 bytes are free")
     assert machine.happens(short).todo[-1] == Kill(C, Outcome.GIVEN_BACK, "less than 1 bytes are free")
@@ -222,7 +224,7 @@ def test_where_the_disk_is_short_the_youngest_is_given_back_and_the_next_when_it
     assert killed(machine.happens(short)) == [A]
 
 
-def test_an_obstacle_is_told_at_once_and_so_is_its_end() -> None:
+def test_obstacle_and_its_end_are_reported_at_once() -> None:
     machine = owned(A)
     assert machine.happens(DiskObserved("full")).report is Urgency.NOW
     assert machine.slots_offered == 0
@@ -231,7 +233,7 @@ def test_an_obstacle_is_told_at_once_and_so_is_its_end() -> None:
     assert machine.slots_offered == 3
 
 
-def test_trouble_is_over_when_files_can_be_written_again() -> None:
+def test_trouble_ends_when_files_can_be_written_again() -> None:
     machine = owned(A)
     machine.happens(AttemptEnded(result(A, Outcome.GIVEN_BACK), trouble="no file descriptor left"))
     assert (machine.trouble, machine.slots_offered) == ("no file descriptor left", 0)
@@ -241,7 +243,7 @@ def test_trouble_is_over_when_files_can_be_written_again() -> None:
     assert (machine.trouble, machine.slots_offered) == ("", 3)
 
 
-def test_no_look_brings_slots_back_to_one_that_stops() -> None:
+def test_stopping_worker_offers_no_slots_after_later_samples() -> None:
     machine = owned(A)
     machine.happens(Stopping())
     looks(machine, 3)
@@ -259,7 +261,7 @@ happenings = st.one_of(
 
 
 @given(st.lists(happenings, max_size=60))
-def test_in_any_order_what_runs_fits_and_what_stands_still_does_not(story: list[tuple[object, ...]]) -> None:
+def test_running_attempts_fit_and_frozen_ones_do_not_in_any_order(story: list[tuple[object, ...]]) -> None:
     order, now, hand = PreemptionOrder(10.0), 0.0, dict[int, AttemptRecord]()
     for what, *given_ in story:
         if what == "begins":

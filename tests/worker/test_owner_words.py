@@ -1,4 +1,4 @@
-"""What owners write and read: hours, pauses, names of programs, terms, figures."""
+"""Texts that owners write and read: hours, pauses, program names, terms, figures."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def at(hours: Hours, weekday: int, clock: str) -> bool:
     return hours.include(weekday, int(hour) * 60 + int(minute))
 
 
-def test_nights_and_weekends() -> None:
+def test_hours_include_nights_and_weekends() -> None:
     hours = Hours.parse("Mon-Fri 18:00-08:00, sat, sunday")
     assert [at(hours, MON, clock) for clock in ("7:59", "8:00", "17:59", "18:00", "23:59")] == [
         False, False, False, True, True
@@ -43,7 +43,7 @@ def test_nights_and_weekends() -> None:
     assert not at(hours, TUE, "12:00")
 
 
-def test_a_night_may_run_into_the_next_week() -> None:
+def test_hours_may_wrap_into_the_next_week() -> None:
     hours = Hours.parse("sun 22:00-06:00")
     assert at(hours, SUN, "22:00")
     assert at(hours, MON, "05:59")
@@ -58,7 +58,7 @@ def test_days_wrap_round_and_no_hours_mean_any_time() -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 23), st.integers(0, 23), st.integers(0, 6), st.integers(0, 1439))
-def test_any_span_is_what_it_says(day: int, start: int, end: int, when: int, minute: int) -> None:
+def test_any_span_of_hours_includes_exactly_its_times(day: int, start: int, end: int, when: int, minute: int) -> None:
     name = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"][day]
     if start < end:
         inside = when == day and start * 60 <= minute < end * 60
@@ -68,7 +68,7 @@ def test_any_span_is_what_it_says(day: int, start: int, end: int, when: int, min
 
 
 @pytest.mark.parametrize("text", ["lunch", "mon 25:00-3:00", "mon 8:61-9:00", "mon-xyz", "mon 8-9", "-", "fri night"])
-def test_hours_that_make_no_sense_name_the_key(text: str) -> None:
+def test_invalid_hours_name_the_key(text: str) -> None:
     with pytest.raises(LooplineError) as caught:
         WorkerSettings.load(hours=text)
     assert caught.value.message.startswith("--hours: expected hours such as 'mon-fri 18:00-08:00, sat, sun'")
@@ -84,7 +84,7 @@ def test_hours_that_make_no_sense_name_the_key(text: str) -> None:
         ("owner_port", "70000", "at most 65535"),
     ],
 )
-def test_a_bad_setting_names_the_key(key: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_setting_names_the_key(key: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"LOOPLINE_{key.upper()}", value)
     with pytest.raises(LooplineError) as caught:
         WorkerSettings.load()
@@ -92,7 +92,7 @@ def test_a_bad_setting_names_the_key(key: str, value: str, says: str, monkeypatc
     assert says in caught.value.message
 
 
-def test_terms_by_default_and_of_a_dedicated_computer() -> None:
+def test_terms_of_default_and_dedicated_computers() -> None:
     preferences = preferences_of(WorkerSettings.load(), 8 * GIB)
     assert (preferences.policy, preferences.idle_s, preferences.leave_memory_bytes, preferences.on_battery) == (
         "when-idle",
@@ -107,7 +107,7 @@ def test_terms_by_default_and_of_a_dedicated_computer() -> None:
     assert not dedicated.asks_who_is_there
 
 
-def test_terms_in_words() -> None:
+def test_terms_are_described_in_words() -> None:
     settings = WorkerSettings.load(policy="spare", hours="sat", not_while="zoom, obs", grace_s=30)
     words = "\n".join(in_words(settings, preferences_of(settings, 8 * GIB)))
     for part in ("1 more stay free", "1.0 GiB of memory", "frozen for 30 s", "battery", "hours: sat", "zoom, obs"):
@@ -128,18 +128,18 @@ NOON = time.mktime((2026, 3, 4, 12, 0, 0, 0, 0, -1))
         ("Until-Tomorrow", time.mktime((2026, 3, 5, 8, 0, 0, 0, 0, -1))),
     ],
 )  # fmt: skip
-def test_how_long_a_pause_is(words: str, until: float) -> None:
+def test_length_of_a_pause_is_parsed(words: str, until: float) -> None:
     assert end_of(words, NOON).at == until
 
 
 @pytest.mark.parametrize("words", ["", "0h", "h", "1", "soon", "-1h", "1h30"])
-def test_a_pause_that_makes_no_sense_says_what_would(words: str) -> None:
+def test_invalid_pause_is_refused_with_an_example(words: str) -> None:
     with pytest.raises(ValueError, match="expected a time such as 30m"):
         end_of(words, NOON)
 
 
 @pytest.mark.parametrize("until", [NOON + 60, FOR_GOOD])
-def test_a_pause_outlives_the_agent(tmp_path: Path, until: float) -> None:
+def test_pause_survives_a_restart(tmp_path: Path, until: float) -> None:
     Pause(tmp_path / "pause").set(PauseEnd(until))
     again = Pause(tmp_path / "pause")
     assert again.words(NOON)
@@ -147,7 +147,7 @@ def test_a_pause_outlives_the_agent(tmp_path: Path, until: float) -> None:
     assert Pause(tmp_path / "pause").words(NOON) == ""
 
 
-def test_a_pause_in_words(tmp_path: Path) -> None:
+def test_pause_is_described_in_words(tmp_path: Path) -> None:
     pause = Pause(tmp_path / "pause")
     assert pause.words(NOON) == ""
     pause.set(PauseEnd(NOON + 3600))
@@ -173,7 +173,7 @@ def test_pause_of_an_hour_lasts_an_hour_when_the_clock_is_set_back(
     elif restarts == "computer":
         start, boot = "two", 10.0
         pause = Pause(tmp_path / "pause")
-        assert pause.left_s(wall) == 3600.0, "no longer than it was meant to last"
+        assert pause.left_s(wall) == 3600.0, "at most its intended length"
         return
     assert pause.left_s(wall) == 3000.0
     assert pause.words(wall) == time.strftime("until %H:%M %Z", time.localtime(wall + 3000.0))
@@ -181,12 +181,12 @@ def test_pause_of_an_hour_lasts_an_hour_when_the_clock_is_set_back(
     assert pause.words(wall) == ""
 
 
-def test_a_torn_pause_is_a_pause(tmp_path: Path) -> None:
+def test_damaged_pause_file_counts_as_a_pause(tmp_path: Path) -> None:
     (tmp_path / "pause").write_text('{"until": "to')
     assert Pause(tmp_path / "pause").words(NOON) == "for good"
 
 
-def test_programs_are_known_by_name_as_soon_as_they_become_themselves() -> None:
+def test_program_is_recognized_once_it_has_its_name() -> None:
     names = {1: "bash", 2: "ZOOM.EXE"}
     asked = list[int]()
 
@@ -200,18 +200,18 @@ def test_programs_are_known_by_name_as_soon_as_they_become_themselves() -> None:
     assert programs.found() == ""
     names[3] = "bash"
     assert programs.found() == ""
-    names[3] = "obs"  # a shell became the program
+    names[3] = "obs"  # a shell has executed the program
     assert programs.found() == "obs"
     names[3] = "bash"
     assert programs.found() == ""
     asked.clear()
     for _ in range(5):
         programs.found()
-    assert asked.count(1) == 0, "old processes are not asked again and again"
+    assert asked.count(1) == 0, "names of old processes are cached"
     assert BlockingPrograms([], lambda: pytest.fail("it looked in vain")).found() == ""
 
 
-def test_this_program_is_found() -> None:
+def test_running_program_is_found() -> None:
     assert BlockingPrograms([psutil.Process().name()]).found()
 
 
@@ -235,7 +235,7 @@ MOUSE = {"type": "Battery", "scope": "Device", "status": "Discharging"}
         ([CELL | {"status": "Full"}], False),
     ],
 )
-def test_on_battery(tmp_path: Path, supplies: list[dict[str, str]], in_use: bool) -> None:
+def test_battery_use_is_detected(tmp_path: Path, supplies: list[dict[str, str]], in_use: bool) -> None:
     for number, supply in enumerate(supplies):
         (tmp_path / str(number)).mkdir()
         for name, word in supply.items():
@@ -244,7 +244,7 @@ def test_on_battery(tmp_path: Path, supplies: list[dict[str, str]], in_use: bool
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-def test_a_battery_that_cannot_be_seen_now_is_looked_for_again(tmp_path: Path) -> None:
+def test_unreadable_battery_is_read_again(tmp_path: Path) -> None:
     battery = Battery(tmp_path / "supplies")
     assert not battery.is_in_use()
     (tmp_path / "supplies" / "BAT0").mkdir(parents=True)
@@ -253,7 +253,7 @@ def test_a_battery_that_cannot_be_seen_now_is_looked_for_again(tmp_path: Path) -
     assert battery.is_in_use()
 
 
-def test_on_battery_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_battery_use_is_detected_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise FileNotFoundError
 
@@ -267,13 +267,13 @@ def test_on_battery_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert battery.is_in_use() == (plugged is False)
 
 
-def test_pressure_as_the_kernel_writes_it(tmp_path: Path) -> None:
+def test_pressure_is_parsed_from_the_kernels_format(tmp_path: Path) -> None:
     (tmp_path / "cpu").write_text("some avg10=12.50 avg60=0.10 avg300=0.09 total=22\nfull avg10=0.00 avg60=0.00\n")
     (tmp_path / "io").write_text("nonsense")
     assert Pressure.now(tmp_path) == Pressure(cpu=12.5)
 
 
-def test_figures_are_of_what_followed_an_input() -> None:
+def test_yield_times_count_only_preemptions_after_an_input() -> None:
     journal = PreemptionHistory()
     assert journal.yielded() == Yielded()
     for took in range(1, 101):
@@ -284,19 +284,19 @@ def test_figures_are_of_what_followed_an_input() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1).map(sorted), st.floats(0.01, 1))
-def test_a_quantile_is_not_exceeded_by_its_part(ordered: list[float], part: float) -> None:
+def test_quantile_covers_its_share(ordered: list[float], part: float) -> None:
     value = quantile(ordered, part)
     assert value in ordered
     assert sum(other <= value for other in ordered) >= part * len(ordered) - 1e-9
 
 
-def test_speed_is_that_of_the_best_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_is_measured_by_the_best_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.009, 0.002, 0.004])
     monkeypatch.setattr(speed, "_timed", lambda: next(times))
     assert speed.measure(3) == 2.0
 
 
-def test_speed_is_kept_until_the_computer_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_speed_is_kept_until_the_computer_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = iter([1.5, 2.5, 3.5])
     monkeypatch.setattr(speed, "measure", lambda: next(figures))
     file = tmp_path / "speed.json"
@@ -306,7 +306,7 @@ def test_speed_is_kept_until_the_computer_changes(tmp_path: Path, monkeypatch: p
     assert speed.kept(file, "another", 4) == 3.5
 
 
-def test_where_a_speed_comes_from_and_when_it_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_has_its_source_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "measure", lambda: 1.5)
     before = time.time()
     first = speed.known(tmp_path / "speed.json", "a processor", 4)
@@ -316,17 +316,17 @@ def test_where_a_speed_comes_from_and_when_it_was_measured(tmp_path: Path, monke
     again = speed.known(tmp_path / "speed.json", "a processor", 4)
     assert again == speed.Speed(1.5, SpeedSource.KEPT, first.measured_at)
     kept = json.loads((tmp_path / "speed.json").read_text())
-    for moment in ("soon", -1, None, 1e300):  # an older agent, or somebody else, wrote it
+    for moment in ("soon", -1, None, 1e300):  # written by an older agent or another program
         (tmp_path / "speed.json").write_text(json.dumps({**kept, "measured_at": moment}))
         assert speed.known(tmp_path / "speed.json", "a processor", 4) == speed.Speed(1.5, SpeedSource.KEPT, None)
 
 
-def test_the_slice_is_always_the_same_work() -> None:
+def test_benchmark_slice_is_constant_work() -> None:
     assert speed._slice() == speed._slice()
     assert speed.measure(2) > 0
 
 
-def test_the_hottest_sensor_counts(tmp_path: Path) -> None:
+def test_hottest_sensor_counts(tmp_path: Path) -> None:
     assert hottest(tmp_path) is None
     for number, text in enumerate(["41000", "83500", "n/a"]):
         zone = tmp_path / f"thermal_zone{number}"

@@ -1,4 +1,4 @@
-"""Workers that carry files as a master's frames order it: real sockets, and the master's exchange between them."""
+"""Workers that carry files on a master's orders, over real sockets, with the master's exchange between them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NAME = name_of(CONTENT)
 
 
 class Cache:
-    """A cache without downloads of its own."""
+    """A cache without downloads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,7 +90,7 @@ def report_of(peering: Peering, session: Any) -> PeerReport | None:
 
 
 class Grid:
-    """The scheduler and exchange of a master, a planner that answers at once, and workers that report news."""
+    """A master's scheduler and exchange, a planner that answers at once, and workers that report news."""
 
     def __init__(self, folder: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -136,7 +136,7 @@ class Grid:
         return cache
 
     def step(self, *events: Event) -> None:
-        """Step, deliver, and have the plan made that is asked for, if any."""
+        """Step, deliver, and make a plan if one is requested."""
         self.now += 1e-3
         effects = self.scheduler.step(events, self.now)
         for name, assign in effects.assigns.items():
@@ -174,7 +174,7 @@ async def _running(make: Callable[[TaskGroup], Grid]) -> AsyncIterator[Grid]:
                 peering.close()
 
 
-async def test_a_file_comes_from_the_worker_that_the_assign_names(grid: Grid) -> None:
+async def test_file_is_fetched_from_the_worker_named_in_the_assign(grid: Grid) -> None:
     grid.join("ant").put(CONTENT)
     grid.join("bee")
     await grid.has_opened("ant")
@@ -186,7 +186,7 @@ async def test_a_file_comes_from_the_worker_that_the_assign_names(grid: Grid) ->
     assert f"{len(CONTENT) / 1e6:,.0f} MB received" in grid.peerings["bee"].notice()
 
 
-async def test_what_fetches_at_once_forms_a_line_and_the_master_sends_little(grid: Grid) -> None:
+async def test_concurrent_fetches_form_a_pipeline(grid: Grid) -> None:
     for name in ("ant", "bee", "cat", "dog"):
         grid.join(name)
         await grid.has_opened(name)
@@ -194,8 +194,8 @@ async def test_what_fetches_at_once_forms_a_line_and_the_master_sends_little(gri
     assert all(grid.part(name) == CONTENT for name in grid.peerings)
 
 
-async def test_a_worker_without_a_port_dials_out(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The receiver begins with the master, and turns to the other worker when that has dialled in."""
+async def test_worker_without_a_port_dials_the_receiver(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver starts with the master, and switches to the other worker once that has dialled in."""
     opens = peer_server.PeerServer.open
 
     def open_(server: Any, address: str, port: int) -> None:
@@ -226,16 +226,18 @@ async def test_a_worker_without_a_port_dials_out(grid: Grid, monkeypatch: pytest
         assert grid.peerings["bee"].secret_of(Opening("serve", other, "0" * 32)) is None
     assert grid.peerings["bee"].secret_of(Opening("serve", expected, "0" * 32)) is not None
     entries = grid.peerings["bee"]._book._entries
-    await until(lambda: NAME not in entries or entries[NAME].fetch._dialled)  # or it has all from there already
+    await until(
+        lambda: NAME not in entries or entries[NAME].fetch._dialled
+    )  # or it has the whole file from there already
     dialled.set()
     assert await fetching
     assert grid.part("bee") == CONTENT
     asked = grid.master.asked
     assert asked == list(range(len(asked)))
-    assert len(asked) <= 4  # with what was on its way
+    assert len(asked) <= 4  # including pieces in flight
 
 
-async def test_a_liar_is_told_of_until_the_master_has_heard_it(grid: Grid) -> None:
+async def test_fault_is_reported_until_the_master_acknowledges_it(grid: Grid) -> None:
     grid.join("liar").put(CONTENT[::-1], NAME)
     grid.join("bee")
     await grid.has_opened("liar")
@@ -253,7 +255,7 @@ async def test_a_liar_is_told_of_until_the_master_has_heard_it(grid: Grid) -> No
     assert not any(report and report.faults for report in grid.reports["cat"])
 
 
-async def test_the_cache_is_told_when_it_changes_and_to_each_new_session(grid: Grid) -> None:
+async def test_cache_is_reported_on_change_and_in_each_new_session(grid: Grid) -> None:
     cache = grid.join("ant")
     cache.put(CONTENT)
     cache.put(b"small")
@@ -269,7 +271,7 @@ async def test_the_cache_is_told_when_it_changes_and_to_each_new_session(grid: G
     assert report.cached == told[0]
 
 
-async def test_large_outputs_stay_here_for_later_jobs_until_there_is_no_room(grid: Grid, tmp_path: Path) -> None:
+async def test_large_outputs_are_cached_for_later_jobs_within_the_limit(grid: Grid, tmp_path: Path) -> None:
     grid.join("ant")
     peering, spool = grid.peerings["ant"], tmp_path / "spool"
     cache = WorkerCache(tmp_path / "cache", 2 * len(CONTENT) - 1, Downloads(peering._http, peering))
@@ -283,7 +285,7 @@ async def test_large_outputs_stay_here_for_later_jobs_until_there_is_no_room(gri
     peering.after_delivery(made, spool)
     peering.after_delivery(made, spool)
     assert dict(cache.sizes) == {NAME: len(CONTENT)}
-    shutil.rmtree(spool)  # as the master has acknowledged the result
+    shutil.rmtree(spool)  # the master acknowledged the result
     async with cache.hold(NAME) as path:
         assert path.read_bytes() == CONTENT
     spool.mkdir()
@@ -294,7 +296,7 @@ async def test_large_outputs_stay_here_for_later_jobs_until_there_is_no_room(gri
     assert [*cache.sizes] == [files[1].sha256]
 
 
-async def test_small_files_and_those_of_a_refusing_owner_are_the_masters(grid: Grid) -> None:
+async def test_small_files_and_refused_transfers_use_the_master(grid: Grid) -> None:
     grid.join("ant")
     grid.join("bee", peer_files=False)
     assert not await grid.fetch("ant", 2**20 - 1)
@@ -303,7 +305,7 @@ async def test_small_files_and_those_of_a_refusing_owner_are_the_masters(grid: G
     assert grid.peerings["bee"].notice() == ""
 
 
-async def test_the_port_closes_when_the_operator_turns_peers_off_and_opens_again(grid: Grid) -> None:
+async def test_peer_port_follows_the_operators_setting(grid: Grid) -> None:
     grid.join("ant")
     await grid.has_opened("ant")
     peering = grid.peerings["ant"]
@@ -322,7 +324,7 @@ def is_open(port: int | None) -> bool:
         return caller.connect_ex(("127.0.0.1", port or 1)) == 0
 
 
-async def test_a_probe_measures_what_comes_from_another_worker_and_ends_when_anybody_wants_one(grid: Grid) -> None:
+async def test_probe_measures_a_transfer_and_ends_when_a_task_arrives(grid: Grid) -> None:
     for name in ("ant", "bee"):
         grid.join(name)
         await grid.has_opened(name)
@@ -352,7 +354,7 @@ async def test_a_probe_measures_what_comes_from_another_worker_and_ends_when_any
     assert not [path for path in (grid.folder / "bee").iterdir() if path.name.startswith("probe-")]
 
 
-async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:
+async def test_fetch_ends_when_its_waiter_is_cancelled(grid: Grid) -> None:
     grid.join("ant")
     await grid.has_opened("ant")
     grid.master.content = b""
@@ -372,7 +374,7 @@ async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:
 
 
 @pytest.mark.parametrize("fault", ["", "expired", "for another worker's files", "of another run of the agent"])
-async def test_only_a_grant_for_this_worker_that_has_not_expired_opens_a_file(grid: Grid, fault: str) -> None:
+async def test_file_is_served_only_for_a_valid_grant(grid: Grid, fault: str) -> None:
     grid.join("ant").put(CONTENT)
     await grid.has_opened("ant")
     terms = grid.peerings["ant"]._terms
@@ -399,8 +401,8 @@ async def test_only_a_grant_for_this_worker_that_has_not_expired_opens_a_file(gr
         upstream.close()
 
 
-async def test_grants_expire_by_the_masters_clock(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker whose own clock is an hour slow takes the master's word for the time."""
+async def test_grants_expire_by_the_clock_of_the_master(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose clock is an hour slow uses the master's time."""
     now, terms = time.time() + 3600.0, grid.exchange.terms
     monkeypatch.setattr(grid.exchange, "terms", lambda hello: replace(terms(hello), now=now))  # type: ignore[type-var]
     grid.join("ant").put(CONTENT)

@@ -1,4 +1,4 @@
-"""Files that go between workers: over real sockets, past those that die or lie, and to nobody without a grant."""
+"""Files between workers over real sockets: dead and faulty sources are skipped, and a grant is required."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAME = name_of(CONTENT)
 
 
 def growing(node: Node, pieces: int, content: bytes = CONTENT) -> GrowingFile:
-    """Of a file that a worker is receiving, the first pieces."""
+    """Return a file that a worker is receiving, with its first pieces."""
     path = node.folder / f"{NAME}.part"
     path.write_bytes(content[: pieces * PIECE])
     file = node.files[NAME] = GrowingFile(path, len(content), pieces)
@@ -46,21 +46,21 @@ def grow(file: GrowingFile, pieces: int, content: bytes = CONTENT) -> None:
     file.grow_to(pieces)
 
 
-# The way of a file.
+# The path of a file.
 
 
-async def test_a_file_comes_from_a_worker_that_has_it(tmp_path: Path) -> None:
+async def test_file_is_fetched_from_a_worker_that_has_it(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         fetch = bee.fetch_of(CONTENT, ant.source_for("bee", ant.holds(CONTENT)))
         master = MasterStub(CONTENT)
         await start(fetch, CONTENT, master)
         assert fetch.file.path.read_bytes() == CONTENT
         assert (fetch.received_bytes, master.asked) == (len(CONTENT), [])
-        await until(lambda: ant.server.sent_bytes == len(CONTENT))  # counted once the receiver may have it
+        await until(lambda: ant.server.sent_bytes == len(CONTENT))  # counted once the receiver may have received it
 
 
-async def test_a_piece_is_passed_on_before_the_file_is_complete(tmp_path: Path) -> None:
-    """Cut-through, along a line: the last one has the pieces that the first one has, and no others yet."""
+async def test_piece_is_forwarded_before_the_file_is_complete(tmp_path: Path) -> None:
+    """Cut-through in a pipeline: the last worker has exactly the pieces that the first one has."""
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         first = growing(ant, 3)
         passing = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
@@ -76,20 +76,20 @@ async def test_a_piece_is_passed_on_before_the_file_is_complete(tmp_path: Path) 
         assert last.file.path.read_bytes() == CONTENT
 
 
-async def test_a_fetch_resumes_after_any_cut_with_what_is_there(tmp_path: Path) -> None:
+async def test_fetch_resumes_with_the_valid_pieces_on_disk(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         source = ant.source_for("bee", ant.holds(CONTENT))
         fetch = bee.fetch_of(CONTENT, source)
         spoilt = bytearray(CONTENT[: 7 * PIECE])
-        spoilt[5 * PIECE + 1] ^= 1  # a sector that a crash left behind
+        spoilt[5 * PIECE + 1] ^= 1  # a sector damaged by a crash
         fetch.file.path.write_bytes(spoilt)
         await start(fetch, CONTENT)
         assert fetch.file.path.read_bytes() == CONTENT
         await until(lambda: ant.server.sent_bytes == len(CONTENT) - 5 * PIECE)
 
 
-async def test_the_next_source_goes_on_where_a_dead_one_stopped(tmp_path: Path) -> None:
-    """Of a line of four the second dies: the third takes from the first, the fourth does not even notice."""
+async def test_next_source_continues_where_a_dead_one_stopped(tmp_path: Path) -> None:
+    """The second of a pipeline of four dies: the third continues with the first, and the fourth is not affected."""
     async with nodes(tmp_path, "ant", "bee", "cat", "dog") as (ant, bee, cat, dog):
         first = growing(ant, 4)
         dying = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
@@ -105,13 +105,13 @@ async def test_the_next_source_goes_on_where_a_dead_one_stopped(tmp_path: Path) 
         grow(first, 12)
         await asyncio.gather(*running)
         assert passing.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
-        assert cat.told == [PeerFault(NAME, "bee", FaultKind.SILENT, lives=None)], "it hung up"
+        assert cat.told == [PeerFault(NAME, "bee", FaultKind.SILENT, lives=None)], "it closed the connection"
         assert dog.faults == []
-        assert passing.received_bytes == len(CONTENT)  # no piece came twice
+        assert passing.received_bytes == len(CONTENT)  # no piece was received twice
 
 
-async def test_two_that_change_places_in_a_line_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """cat took from bee, and bee is to take from cat now: what cat has asked bee for will never come from there."""
+async def test_workers_that_swap_places_in_a_pipeline_do_not_deadlock(tmp_path: Path) -> None:
+    """cat fetched from bee, and now bee must fetch from cat: bee will never send the pieces that cat requested."""
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         first = growing(ant, 3)
         ahead = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
@@ -126,7 +126,7 @@ async def test_two_that_change_places_in_a_line_do_not_wait_for_each_other(tmp_p
         assert (bee.faults, cat.faults) == ([], [])
 
 
-async def test_the_master_is_the_last_source_and_is_left_when_others_are_named(tmp_path: Path) -> None:
+async def test_master_is_the_last_source_and_is_left_for_others(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         fetch = bee.fetch_of(CONTENT)
         source = ant.source_for("bee", ant.holds(CONTENT))
@@ -140,11 +140,11 @@ async def test_the_master_is_the_last_source_and_is_left_when_others_are_named(t
         master = Master(CONTENT)
         await start(fetch, CONTENT, master)
         assert fetch.file.path.read_bytes() == CONTENT
-        assert master.asked == [0, 1, 2, 3, 4]  # with what was on its way
+        assert master.asked == [0, 1, 2, 3, 4]  # including pieces in flight
         await until(lambda: ant.server.sent_bytes == len(CONTENT) - 5 * PIECE)
 
 
-async def test_a_new_grant_for_the_same_source_interrupts_nothing(
+async def test_new_grant_for_the_same_source_interrupts_no_fetch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect, connected = PeerUpstream.connect, []
@@ -161,7 +161,7 @@ async def test_a_new_grant_for_the_same_source_interrupts_nothing(
         await until(lambda: ant.server.sent_bytes == len(CONTENT))
 
 
-async def test_who_is_told_to_wait_takes_nothing_and_goes_on_when_told(tmp_path: Path) -> None:
+async def test_fetch_waits_and_continues_on_order(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         served = growing(ant, 3)
         fetch, source = bee.fetch_of(CONTENT), ant.source_for("bee", NAME)
@@ -176,15 +176,13 @@ async def test_who_is_told_to_wait_takes_nothing_and_goes_on_when_told(tmp_path:
         fetch.obey(FileFetch(NAME, (source,), waits=True))
         grow(served, 12)
         await until(lambda: fetch.source is None)
-        assert fetch.file.have < 12, "what had been asked for has come, and no more"
+        assert fetch.file.have < 12, "only pieces already requested have arrived"
         fetch.obey(FileFetch(NAME, (source,)))
         await running
         assert fetch.file.path.read_bytes() == CONTENT
 
 
-async def test_who_hears_nothing_more_of_the_master_does_not_wait_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_order_to_wait_expires_without_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_ORDER_HOLDS_S", 0.2)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         fetch = bee.fetch_of(CONTENT)
@@ -193,23 +191,23 @@ async def test_who_hears_nothing_more_of_the_master_does_not_wait_for_ever(
         assert fetch.file.path.read_bytes() == CONTENT
 
 
-async def test_the_planned_rate_holds_for_the_master_too(tmp_path: Path) -> None:
+async def test_planned_rate_applies_to_the_master(tmp_path: Path) -> None:
     async with nodes(tmp_path, "bee") as (bee,):
         fetch = bee.fetch_of(CONTENT)
-        fetch.obey(FileFetch(NAME, (), 1.0))  # less than a piece within a day
+        fetch.obey(FileFetch(NAME, (), 1.0))  # less than one piece per day
         fetch._limits[1].spend(2**21, 0.0)
         running = start(fetch, CONTENT, MasterStub(CONTENT))
         await until(lambda: fetch._upstream is not None)
-        assert fetch.file.have <= 4, "what the bucket holds"
+        assert fetch.file.have <= 4, "the burst of the bucket"
         fetch.obey(FileFetch(NAME, ()))
         await running
         assert fetch.file.path.read_bytes() == CONTENT
 
 
-# Liars, and those who have nothing.
+# Sources with wrong content, and without content.
 
 
-async def test_the_bytes_of_a_liar_go_no_further_than_one_piece(tmp_path: Path) -> None:
+async def test_wrong_bytes_are_not_forwarded(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "liar", "bee", "cat") as (ant, liar, bee, cat):
         wrong = bytearray(CONTENT)
         wrong[4 * PIECE + 9] ^= 1
@@ -220,11 +218,13 @@ async def test_the_bytes_of_a_liar_go_no_further_than_one_piece(tmp_path: Path) 
         await asyncio.gather(start(deceived, CONTENT), start(last, CONTENT))
         assert deceived.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
         assert bee.faults == [("liar", FaultKind.WRONG_CONTENT)]
-        assert cat.faults == []  # who passes on is not blamed for what he was sent
-        await until(lambda: deceived.received_bytes - ant.server.sent_bytes == 4 * PIECE)  # the liar's right ones
+        assert cat.faults == []  # a forwarding worker is not blamed for received content
+        await until(
+            lambda: deceived.received_bytes - ant.server.sent_bytes == 4 * PIECE
+        )  # correct pieces of the faulty source
 
 
-async def test_a_liar_is_not_asked_again_and_without_others_nothing_comes(tmp_path: Path) -> None:
+async def test_source_with_wrong_content_is_not_used_again(tmp_path: Path) -> None:
     async with nodes(tmp_path, "liar", "bee") as (liar, bee):
         liar.holds(os.urandom(len(CONTENT)), NAME)
         fetch = bee.fetch_of(CONTENT, liar.source_for("bee", NAME))
@@ -238,9 +238,7 @@ async def test_a_liar_is_not_asked_again_and_without_others_nothing_comes(tmp_pa
         assert len(bee.faults) == 1
 
 
-async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_live_source_without_pieces_is_eventually_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(piece_fetch, "_PIECES_PATIENCE", 0)
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
@@ -250,12 +248,10 @@ async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
         await asyncio.gather(start(fetch, CONTENT, MasterStub(CONTENT)), start(last, CONTENT))
         assert fetch.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
         assert bee.told == [PeerFault(NAME, "ant", FaultKind.SILENT, lives=True)]
-        assert cat.faults == [], "whoever is behind in the line waits until the one before has turned elsewhere"
+        assert cat.faults == [], "a worker waits until its predecessor in the pipeline has switched sources"
 
 
-async def test_a_flow_whose_source_had_nothing_shows_nothing_of_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_flow_from_a_starved_source_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     starved: list[FlowMeter] = []
 
     def note(meter: FlowMeter) -> None:
@@ -271,9 +267,7 @@ async def test_a_flow_whose_source_had_nothing_shows_nothing_of_the_network(
         assert bee.faults == []
 
 
-async def test_a_source_from_which_nothing_comes_is_dead_and_so_is_one_that_takes_a_call_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_source_counts_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.1)
     monkeypatch.setattr(serving, "SIGN_EVERY_S", 60.0)
     monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 0.1)
@@ -288,9 +282,7 @@ async def test_a_source_from_which_nothing_comes_is_dead_and_so_is_one_that_take
             assert each.told == [PeerFault(NAME, "ant", FaultKind.SILENT, lives=False)]
 
 
-async def test_a_source_that_its_owners_limit_holds_back_is_not_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_source_limited_by_its_owner_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(piece_fetch, "_PIECES_PATIENCE", 0)
     content = content_of(6)
@@ -299,12 +291,12 @@ async def test_a_source_that_its_owners_limit_holds_back_is_not_left(
         assert bee.faults == []
 
 
-async def test_a_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_SLOW_AFTER_S", 0.0)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         fetch = bee.fetch_of(CONTENT)
-        fetch.obey(FileFetch(NAME, (ant.source_for("bee", ant.holds(CONTENT)),), 1e14))  # far from what it gives ...
-        fetch.meter.fastest = 1e14  # ... and others gave as much
+        fetch.obey(FileFetch(NAME, (ant.source_for("bee", ant.holds(CONTENT)),), 1e14))  # far more than it sends ...
+        fetch.meter.fastest = 1e14  # ... and other sources sent that much
         master = MasterStub(CONTENT)
         await start(fetch, CONTENT, master)
         assert bee.faults == [("ant", FaultKind.SLOW)]
@@ -313,10 +305,10 @@ async def test_a_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
         bee.blamed.clear()
         again.obey(FileFetch(NAME, (ant.source_for("bee", NAME),), 1e14))
         await start(again, CONTENT)
-        assert len(bee.faults) == 1, "a rate that was merely planned is no measure"
+        assert len(bee.faults) == 1, "a rate that was only planned is no measure"
 
 
-async def test_a_source_that_is_not_there_or_has_not_the_file_is_passed_over(tmp_path: Path) -> None:
+async def test_source_that_is_unreachable_or_lacks_the_file_is_skipped(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         gone = cat.source_for("bee", NAME)
         gone = replace(gone, port=_free_port())
@@ -327,7 +319,7 @@ async def test_a_source_that_is_not_there_or_has_not_the_file_is_passed_over(tmp
         assert fetch.file.path.read_bytes() == CONTENT
 
 
-async def test_whoever_pauses_serves_nobody(tmp_path: Path) -> None:
+async def test_paused_worker_serves_no_file(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         first = growing(ant, 2)
         fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
@@ -344,7 +336,7 @@ async def test_whoever_pauses_serves_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["expired", "other file", "other receiver", "other server", "other secret"])
-async def test_a_wrong_grant_gets_nothing(tmp_path: Path, fault: str) -> None:
+async def test_wrong_grant_is_refused(tmp_path: Path, fault: str) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         ant.holds(CONTENT)
         other = ant.holds(CONTENT[:-1])
@@ -366,7 +358,9 @@ async def test_a_wrong_grant_gets_nothing(tmp_path: Path, fault: str) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b"x" * 5000, b'{"role": "receive"}\n'])
-async def test_a_stranger_gets_not_one_byte(tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_without_a_grant_gets_no_byte(
+    tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 0.2 if not said else 5.0)
     async with nodes(tmp_path, "ant") as (ant,):
         ant.holds(CONTENT)
@@ -377,23 +371,23 @@ async def test_a_stranger_gets_not_one_byte(tmp_path: Path, said: bytes, monkeyp
         writer.close()
 
 
-async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> None:
-    """The lines of a receiver, sent again by another one: the second nonce of the listener is not the first."""
+async def test_recorded_handshake_cannot_be_replayed(tmp_path: Path) -> None:
+    """A receiver's lines are replayed by another one: the listener's second nonce differs from the first."""
     async with nodes(tmp_path, "ant") as (ant,):
         ant.holds(CONTENT)
         source = ant.source_for("bee", NAME)
         grant = replace(ant.grant_to("bee", NAME), expires_at=source.expires_at)
         near, far = socket.socketpair()
-        heard: list[bytes] = []
+        received: list[bytes] = []
         secret = bytes.fromhex(source.secret)
         calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", grant, secret))
-        listening = asyncio.to_thread(handshake.listen, _Tapped(far, heard), lambda _: secret)  # type: ignore[arg-type]
+        listening = asyncio.to_thread(handshake.listen, _Tapped(far, received), lambda _: secret)  # type: ignore[arg-type]
         await asyncio.gather(calling, listening)
         near.close(), far.close()
-        lines = b"".join(heard).splitlines(keepends=True)
+        lines = b"".join(received).splitlines(keepends=True)
         reader, writer = await asyncio.open_connection("127.0.0.1", ant.server.port)
         writer.write(lines[0])
-        assert b"nonce" in await reader.readline()  # it was a grant
+        assert b"nonce" in await reader.readline()  # the grant was accepted
         writer.write(lines[1] + struct.pack("!II", 0, 12))
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
@@ -401,7 +395,7 @@ async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> N
         assert ant.server.sent_bytes == 0
 
 
-async def test_a_listener_that_does_not_know_the_grant_is_not_believed() -> None:
+async def test_listener_that_does_not_know_the_secret_is_rejected() -> None:
     near, far = socket.socketpair()
     grant = Node.__new__(Node)
     grant.name = "ant"
@@ -420,7 +414,7 @@ async def test_a_listener_that_does_not_know_the_grant_is_not_believed() -> None
 
 
 class Identities:
-    """A grid's CA, and workers' keys with its certificates."""
+    """A grid's CA, and workers' keys with certificates."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -428,7 +422,7 @@ class Identities:
         self.authority = Authority(folder / "ca")
 
     def tls(self, name: str, shows: str = "") -> PeerTls:
-        """What a worker has; it may show a certificate that names another one."""
+        """Return a worker's TLS identity; its certificate may name another worker."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         new_key.main(folder / "key.pem", folder / "request.pem")
@@ -442,8 +436,8 @@ class Identities:
         return made
 
 
-async def test_an_encrypted_file_passes_through_a_line_and_by_dialling(tmp_path: Path) -> None:
-    """Each certificate is renewed meanwhile: who connects next is shown the new one."""
+async def test_encrypted_file_passes_a_pipeline_and_a_dialled_connection(tmp_path: Path) -> None:
+    """Each certificate is renewed during the transfers: later connections use the new one."""
     grid = Identities(tmp_path / "grid")
     names = ("ant", "bee", "cat")
     async with nodes(tmp_path, *names, tls=[grid.tls(name) for name in names]) as (ant, bee, cat):
@@ -468,8 +462,8 @@ async def test_an_encrypted_file_passes_through_a_line_and_by_dialling(tmp_path:
 
 
 @pytest.mark.parametrize("who", ["other worker", "other grid", "no certificate", "in the clear"])
-async def test_whoever_is_not_the_worker_of_the_grant_gets_nothing(tmp_path: Path, who: str) -> None:
-    """At either end; and all of them know the secret."""
+async def test_only_the_worker_of_the_grant_can_transfer(tmp_path: Path, who: str) -> None:
+    """At both ends; all of them know the secret."""
     grid, other = Identities(tmp_path / "grid"), Identities(tmp_path / "other")
     false: dict[str, PeerTls | None] = {
         "other worker": grid.tls("eve"),
@@ -493,7 +487,7 @@ async def test_whoever_is_not_the_worker_of_the_grant_gets_nothing(tmp_path: Pat
 # Dialling out.
 
 
-async def test_a_worker_that_cannot_be_reached_dials_the_receiver(tmp_path: Path) -> None:
+async def test_unreachable_source_dials_the_receiver(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         ant.holds(CONTENT)
         source = ant.source_for("bee", NAME, dials_in=True, port=_free_port())
@@ -507,7 +501,7 @@ async def test_a_worker_that_cannot_be_reached_dials_the_receiver(tmp_path: Path
         assert (master.asked, fetch.received_bytes) == ([], len(CONTENT))
 
 
-async def test_nobody_dials_in_who_is_not_expected(tmp_path: Path) -> None:
+async def test_unexpected_dialler_is_refused(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee", "eve") as (ant, bee, eve):
         ant.holds(CONTENT)
         eve.holds(CONTENT)
@@ -522,7 +516,7 @@ async def test_nobody_dials_in_who_is_not_expected(tmp_path: Path) -> None:
 # The protocol's own limits.
 
 
-async def test_a_server_sends_no_piece_without_credit(tmp_path: Path) -> None:
+async def test_server_sends_no_piece_without_credit(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant") as (ant,):
         ant.holds(CONTENT)
         source = ant.source_for("bee", NAME)
@@ -537,7 +531,7 @@ async def test_a_server_sends_no_piece_without_credit(tmp_path: Path) -> None:
         await until(lambda: not ant.server.count)
 
 
-async def test_a_server_that_sends_what_was_not_asked_for_is_left(tmp_path: Path) -> None:
+async def test_server_that_sends_unrequested_pieces_is_left(tmp_path: Path) -> None:
     near, far = socket.socketpair()
     pieces = piece_stream.IncomingPieces(near, 0)
     pieces.give_credit(1)
@@ -547,7 +541,7 @@ async def test_a_server_that_sends_what_was_not_asked_for_is_left(tmp_path: Path
     near.close(), far.close()
 
 
-async def test_a_server_that_sends_a_byte_now_and_then_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_that_sends_single_bytes_slowly_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.0)
     near, far = socket.socketpair()
     pieces = piece_stream.IncomingPieces(near, 0)
@@ -560,7 +554,7 @@ async def test_a_server_that_sends_a_byte_now_and_then_is_left(monkeypatch: pyte
     near.close(), far.close()
 
 
-async def test_more_callers_than_a_server_takes_go_elsewhere(tmp_path: Path) -> None:
+async def test_callers_beyond_a_servers_limit_use_other_sources(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         growing(ant, 1)
         links = []
@@ -577,11 +571,11 @@ async def test_more_callers_than_a_server_takes_go_elsewhere(tmp_path: Path) -> 
 
 
 class _Tapped:
-    """A socket of which somebody hears all that is received."""
+    """A socket that records all received data."""
 
-    def __init__(self, link: socket.socket, heard: list[bytes]) -> None:
+    def __init__(self, link: socket.socket, received: list[bytes]) -> None:
         self._link = link
-        self._heard = heard
+        self._heard = received
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._link, name)

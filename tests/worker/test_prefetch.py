@@ -1,4 +1,4 @@
-"""Tasks that are prefetched at supervisors: each starts when the one before it has ended, or not at all."""
+"""Tasks prefetched at supervisors: each starts when the previous one has ended, or not at all."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 @pytest.fixture(autouse=True)
 def behind_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever runs is taken for a short task."""
+    """Treat every running task as a short one."""
     monkeypatch.setattr(DurationEstimate, "prefetch_depth", lambda estimate: 8)
     monkeypatch.setattr("loopline_worker.launch.posix.SLOW_TASK_S", 3600)
 
 
 def gated(bench: Bench, task: int, **options: object) -> Run:
-    """Says that it runs, and ends when it may."""
+    """A task that signals its start, and ends when permitted."""
     begun, go = bench.folder / f"begun-{task}", bench.folder / f"go-{task}"
     return run_of("sh", "-c", f"echo > {begun}; while [ ! -e {go} ]; do sleep 0.01; done", task=task, **options)
 
@@ -74,7 +74,7 @@ def let_go(agent: Started, run: Run) -> None:
 async def one_and_what_follows(
     bench: Bench, *, prefetched: int = 2, supervisors: int = 1
 ) -> tuple[list[Run], list[Run]]:
-    """Return runs that have started, and those that are prefetched behind them."""
+    """Return started runs, and the runs prefetched behind them."""
     first = [gated(bench, task) for task in range(1, supervisors + 1)]
     await begins(bench, *first)
     then = [gated(bench, task) for task in range(supervisors + 1, supervisors + 1 + prefetched)]
@@ -85,14 +85,14 @@ async def one_and_what_follows(
 
 
 def wait_unheard(bench: Bench, run: Run) -> None:
-    """Until it runs, without the agent's hearing anything meanwhile."""
+    """Wait until it runs, while the agent processes no events."""
     give_up = time.monotonic() + 30
     while not has_begun(bench, run):
         assert time.monotonic() < give_up
         time.sleep(0.001)
 
 
-async def test_each_begins_when_the_one_before_it_has_ended(bench: Bench) -> None:
+async def test_each_task_starts_when_the_previous_one_has_ended(bench: Bench) -> None:
     (first,), (second, third) = await one_and_what_follows(bench)
     let(bench, second, third)
     assert not has_begun(bench, second)
@@ -103,22 +103,20 @@ async def test_each_begins_when_the_one_before_it_has_ended(bench: Bench) -> Non
     assert list(bench.results) == [run.attempt for run in (first, second, third)]
 
 
-async def test_never_more_run_than_there_are_places(bench: Bench) -> None:
-    """Each finds the only lock free, and what the last one made is gone."""
+async def test_at_most_as_many_tasks_run_as_there_are_slots(bench: Bench) -> None:
+    """Each finds the only lock free, and the file of the previous one removed."""
     lock = bench.folder / "lock"
     runs = [run_of("sh", "-c", f"mkdir {lock} && touch here && rmdir {lock}", task=task) for task in range(1, 60)]
     bench.runner.start(runs[0])
     for started, run in enumerate(runs[1:], 1):
         while not (room := bench.runner.room()) and len(bench.results) < started:
             await asyncio.sleep(0.001)
-        (bench.runner.prefetch if room else bench.runner.start)(
-            run
-        )  # where all have ended, none is there to wait for
+        (bench.runner.prefetch if room else bench.runner.start)(run)  # all may have ended already
     for run in runs:
         assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
 
 
-async def test_what_they_write_is_their_own(bench: Bench) -> None:
+async def test_output_of_each_task_is_separate(bench: Bench) -> None:
     first = gated(bench, 1)
     await begins(bench, first)
     runs = [run_of("echo", f"this is {task}", task=task) for task in range(2, 9)]
@@ -129,7 +127,7 @@ async def test_what_they_write_is_their_own(bench: Bench) -> None:
         assert (await bench.end_of(run)).stdout.data == f"this is {run.attempt.task}\n".encode()
 
 
-async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
+async def test_time_of_a_task_counts_from_its_own_start(bench: Bench) -> None:
     first, second = gated(bench, 1), run_of("true", task=2, timeout_s=30.0)
     await begins(bench, first)
     before = time.monotonic()
@@ -140,7 +138,7 @@ async def test_time_counts_from_its_own_beginning(bench: Bench) -> None:
     assert bench.results[first.attempt].wall_s > 0.3
 
 
-async def test_they_are_lined_up_behind_what_is_short(bench: Bench) -> None:
+async def test_tasks_are_prefetched_only_behind_short_ones(bench: Bench) -> None:
     first, second = gated(bench, 1), gated(bench, 2)
     await begins(bench, first, second)
     long, short = sorted(bench.launcher._links, key=lambda link: link.started_at)
@@ -151,19 +149,19 @@ async def test_they_are_lined_up_behind_what_is_short(bench: Bench) -> None:
     assert (long.prefetched, short.prefetched) == (0, 2)
 
 
-async def test_recalled_they_do_not_begin(bench: Bench) -> None:
+async def test_retracted_tasks_do_not_start(bench: Bench) -> None:
     (first,), (second, third) = await one_and_what_follows(bench)
     bench.runner.retract()
     assert bench.returned == [2, 3]
     let(bench, first)
     await bench.end_of(first)
-    bench.runner.start(third)  # as any other
+    bench.runner.start(third)  # like any other run
     let(bench, third)
     assert (await bench.end_of(third)).outcome is Outcome.SUCCEEDED
     assert not has_begun(bench, second)
 
 
-async def test_behind_what_takes_long_after_all_they_do_not_wait_while_others_end(bench: Bench) -> None:
+async def test_tasks_behind_a_long_one_are_returned_when_others_end(bench: Bench) -> None:
     (first, second), (third,) = await one_and_what_follows(bench, supervisors=2, prefetched=1)
     link = next(link for link in bench.launcher._links if link.prefetched)
     assert link.first
@@ -172,22 +170,20 @@ async def test_behind_what_takes_long_after_all_they_do_not_wait_while_others_en
     await until(lambda: bench.returned == [third.attempt.task])
 
 
-async def test_recalled_from_several_supervisors_they_come_as_they_were_lined_up(bench: Bench) -> None:
+async def test_retracted_tasks_return_in_their_original_order(bench: Bench) -> None:
     _, then = await one_and_what_follows(bench, prefetched=4, supervisors=2)
     events: list[Event] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench.runner, "_post", events.append)
         bench.runner.retract()
     returned, retracted = events
-    assert isinstance(returned, Returned), "all at once"
+    assert isinstance(returned, Returned), "all in one event"
     assert sorted(returned.attempts) == [run.attempt for run in then]
-    assert retracted == Retracted(), "and then it is known that no more comes"
+    assert retracted == Retracted(), "then the retract is known to be complete"
 
 
-async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its supervisor gets the processor in the middle of it: as one of the lowest priority may at any time."""
+async def test_task_retracted_during_its_start_keeps_its_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its supervisor gets the processor in the middle of the retract, as a low-priority process may at any time."""
     first, *then = (run_of("echo", f"this is {task}", task=task) for task in (1, 2, 3))
     await bench.result(run_of("true", task=9))
     (link,) = bench.launcher._links
@@ -203,7 +199,7 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
         monkeypatch.setattr(os, "read", read)
         found = read(file, size_bytes)
         os.kill(link.root, signal.SIGCONT)
-        while select.select([file], [], [], 0)[0]:  # it draws what is left
+        while select.select([file], [], [], 0)[0]:  # it reads the rest
             time.sleep(0.001)
         return found
 
@@ -213,8 +209,8 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
     assert bench.returned == [2, 3]
 
 
-async def test_a_supervisor_that_cannot_begin_what_it_is_to_begin_goes(bench: Bench) -> None:
-    """In place of waiting for an order that nobody has sent."""
+async def test_supervisor_that_cannot_start_its_next_task_exits(bench: Bench) -> None:
+    """It must not wait for an order that was not sent."""
     (first,), _ = await one_and_what_follows(bench, prefetched=0)
     (link,) = bench.launcher._links
     link._claims.offer([999])
@@ -225,7 +221,7 @@ async def test_a_supervisor_that_cannot_begin_what_it_is_to_begin_goes(bench: Be
 
 
 @pytest.mark.parametrize("what", ["freeze", "cancel"])
-async def test_what_is_done_to_one_holds_back_those_behind_it(bench: Bench, what: str) -> None:
+async def test_freeze_and_cancel_return_the_tasks_behind(bench: Bench, what: str) -> None:
     (first,), _ = await one_and_what_follows(bench)
     getattr(bench.runner, what)(first.attempt)
     assert bench.returned == [2, 3]
@@ -234,7 +230,7 @@ async def test_what_is_done_to_one_holds_back_those_behind_it(bench: Bench, what
     assert bench.followed == []
 
 
-async def test_cancelled_before_its_turn_it_never_runs(bench: Bench) -> None:
+async def test_task_cancelled_before_its_turn_never_runs(bench: Bench) -> None:
     (first,), (second, _) = await one_and_what_follows(bench)
     bench.runner.cancel(second.attempt)
     result = await bench.end_of(second)
@@ -244,8 +240,8 @@ async def test_cancelled_before_its_turn_it_never_runs(bench: Bench) -> None:
     assert not has_begun(bench, second)
 
 
-async def test_the_supervisor_is_killed(bench: Bench) -> None:
-    """What it was at is given back; what was lined up can begin elsewhere."""
+async def test_tasks_of_a_killed_supervisor_are_given_back(bench: Bench) -> None:
+    """The running task is given back; prefetched ones can start elsewhere."""
     (first,), (second, third) = await one_and_what_follows(bench)
     assert bench.launcher._process
     (supervisor,) = processes.children(bench.launcher._process.pid)
@@ -259,8 +255,8 @@ async def test_the_supervisor_is_killed(bench: Bench) -> None:
     assert not has_begun(bench, third)
 
 
-async def test_the_agent_hangs_up(bench: Bench) -> None:
-    """As it does when it is killed: what runs dies, what is lined up never begins."""
+async def test_no_prefetched_task_starts_after_the_agent_hangs_up(bench: Bench) -> None:
+    """As when the agent is killed: running tasks die, prefetched ones never start."""
     (first,), (second, _) = await one_and_what_follows(bench)
     assert bench.launcher._process
     (link,) = bench.launcher._links
@@ -269,13 +265,13 @@ async def test_the_agent_hangs_up(bench: Bench) -> None:
     launcher = psutil.Process(bench.launcher._process.pid)
     await until(lambda: not launcher.children())
     assert not has_begun(bench, second)
-    bench.runner._attempts.clear()  # nobody is there any more to hear of it
+    bench.runner._attempts.clear()  # no agent is left to receive it
 
 
-# The next one has begun, and the agent has not heard of it yet.
+# The next task has started, but the agent does not know it yet.
 
 
-async def test_frozen_is_what_runs_in_its_place(bench: Bench) -> None:
+async def test_freeze_reaches_the_successor_of_an_ended_task(bench: Bench) -> None:
     (first,), (second, _) = await one_and_what_follows(bench)
     let(bench, first)
     wait_unheard(bench, second)
@@ -291,8 +287,8 @@ async def test_frozen_is_what_runs_in_its_place(bench: Bench) -> None:
     assert bench.results[first.attempt].outcome is Outcome.SUCCEEDED
 
 
-async def test_cancelled_is_nobody_else(bench: Bench) -> None:
-    """The one that has ended, and the one that runs by now."""
+async def test_cancel_of_an_ended_task_does_not_reach_its_successor(bench: Bench) -> None:
+    """Neither the ended task nor its running successor is cancelled."""
     (first,), (second, _) = await one_and_what_follows(bench)
     let(bench, first)
     wait_unheard(bench, second)
@@ -303,7 +299,7 @@ async def test_cancelled_is_nobody_else(bench: Bench) -> None:
     assert (await bench.end_of(second)).outcome is Outcome.SUCCEEDED
 
 
-async def test_cancelled_is_the_one_that_runs_by_now(bench: Bench) -> None:
+async def test_cancel_of_a_just_started_successor_kills_it(bench: Bench) -> None:
     (first,), (second, third) = await one_and_what_follows(bench)
     let(bench, first)
     wait_unheard(bench, second)
@@ -313,7 +309,7 @@ async def test_cancelled_is_the_one_that_runs_by_now(bench: Bench) -> None:
     assert not has_begun(bench, third)
 
 
-async def test_closing_gives_back_what_runs_by_now(bench: Bench) -> None:
+async def test_close_gives_back_a_just_started_successor(bench: Bench) -> None:
     (first,), (second, _) = await one_and_what_follows(bench)
     let(bench, first)
     wait_unheard(bench, second)
@@ -322,7 +318,7 @@ async def test_closing_gives_back_what_runs_by_now(bench: Bench) -> None:
     assert processes_of(bench.folder) == []
 
 
-async def test_of_a_supervisor_that_is_killed_then_each_has_one_result(bench: Bench) -> None:
+async def test_each_task_gets_one_result_when_its_supervisor_is_killed(bench: Bench) -> None:
     (first,), (second, _) = await one_and_what_follows(bench)
     let(bench, first)
     wait_unheard(bench, second)
@@ -339,10 +335,10 @@ async def test_of_a_supervisor_that_is_killed_then_each_has_one_result(bench: Be
 
 
 @pytest.mark.parametrize("outputs", [(), ("begun",)])
-async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
+async def test_free_slot_gets_a_task_prefetched_elsewhere(
     master: SmallMaster, start: Start, outputs: tuple[str, ...]
 ) -> None:
-    """Also where no supervisor has been at work there that could say so."""
+    """Even if no supervisor has worked in that slot and could report it."""
     agent = start(slots=2)
     first, second, *then = (held_up(agent, task, outputs=outputs if task == 1 else ()) for task in range(1, 5))
     await master.say(first, second)
@@ -356,7 +352,7 @@ async def test_a_slot_that_falls_free_takes_what_is_lined_up_elsewhere(
     assert second.attempt not in {result.attempt for result in master.results}
 
 
-async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given_back(
+async def test_no_successor_starts_for_an_attempt_given_back_to_the_owner(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = start(slots=2, grace_s=0)
@@ -374,16 +370,16 @@ async def test_where_fewer_are_allowed_none_begins_in_the_place_of_what_is_given
     await agent.stop()
 
 
-# What it rests on.
+# Building blocks.
 
 
 def open_sockets() -> int:
-    """Of this process: other files come and go, such as those of a control group at the first look at it."""
+    """Return the open sockets of this process; other descriptors vary, such as those of control groups."""
     return len(psutil.Process().net_connections("unix"))
 
 
 @pytest.mark.parametrize("missing", ["socket.socketpair", "loopline_worker.launch.posix.Claims"])
-async def test_without_file_descriptors_left_none_is_lost(
+async def test_no_descriptor_leaks_when_none_are_left(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     first = gated(bench, 1)
@@ -399,7 +395,7 @@ async def test_without_file_descriptors_left_none_is_lost(
     await until(lambda: open_sockets() <= before)
 
 
-def test_an_order_is_claimed_or_retracted() -> None:
+def test_order_is_either_claimed_or_retracted() -> None:
     claims = Claims()
     claims.offer([1, 2, 300])
     assert claim(claims.supervisors_end) == 1
@@ -407,18 +403,18 @@ def test_an_order_is_claimed_or_retracted() -> None:
     assert claims.retract() == []
     if sys.platform == "linux":
         with pytest.raises(OSError, match="No such device"):
-            os.open(f"/proc/self/fd/{claims.supervisors_end}", os.O_RDONLY)  # as a task could its supervisor's
+            os.open(f"/proc/self/fd/{claims.supervisors_end}", os.O_RDONLY)  # as a task could with its supervisor's
     assert claim(claims.supervisors_end) == 0
     claims.close()
 
 
-def test_as_much_is_lined_up_as_a_moment_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetch_depth_follows_from_the_length_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     durations = DurationEstimate()
-    assert durations.prefetch_depth() == 0, "nothing is known of these tasks"
+    assert durations.prefetch_depth() == 0, "the duration of these tasks is unknown"
     for seconds, expected in ((0.001, 16), (0.0035, 5), (60.0, 0), (0.001, 16)):
         for _ in range(50):
             durations.add(seconds)
         assert durations.prefetch_depth() == expected
     durations.add(3600.0)
-    assert durations.prefetch_depth() == 0, "one that is long is enough"
+    assert durations.prefetch_depth() == 0, "a single long task suffices"

@@ -1,4 +1,4 @@
-"""Nothing of an attempt outlives it, whatever it does and whoever is killed; and all of it yields to the owner."""
+"""No process of an attempt outlives it, whichever of our processes is killed; all of them yield to the owner."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ if os.fork() == 0:
     os._exit(0)
 while not (os.path.exists("begun") and open("begun").read()): time.sleep(0.01)
 """
-"""A task whose grandchild has a session of its own, a dead parent, and either its environment or none."""
+"""A task whose grandchild has its own session, a dead parent, and the task's environment or an empty one."""
 
 
 def daemonising(and_then: str, environment: str = "{}") -> Run:
@@ -55,14 +55,14 @@ def supervisors(bench: Bench) -> list[int]:
     return processes.children(bench.launcher._process.pid)
 
 
-async def test_a_daemon_dies_when_its_attempt_ends(bench: Bench) -> None:
+async def test_daemon_dies_when_its_attempt_ends(bench: Bench) -> None:
     run = daemonising("print(open('begun').read())")
     result = await bench.result(run)
     assert result.outcome is Outcome.SUCCEEDED
     assert not psutil.pid_exists(int(result.stdout.data))
 
 
-async def test_a_daemon_dies_when_its_attempt_is_cancelled(bench: Bench) -> None:
+async def test_daemon_dies_when_its_attempt_is_cancelled(bench: Bench) -> None:
     run = daemonising("time.sleep(100)")
     bench.runner.start(run)
     daemon = await daemon_of(bench, run)
@@ -71,7 +71,7 @@ async def test_a_daemon_dies_when_its_attempt_is_cancelled(bench: Bench) -> None
     assert not daemon.is_running()
 
 
-async def test_a_tree_that_ignores_sigterm_and_keeps_forking_dies(bench: Bench) -> None:
+async def test_tree_that_ignores_sigterm_and_keeps_forking_dies(bench: Bench) -> None:
     run = run_of("sh", "-c", "trap '' TERM; (while :; do sleep 0.01 & sleep 0.01; done) & echo > begun; wait")
     await bench.begins(run)
     bench.runner.cancel(run.attempt)
@@ -79,7 +79,7 @@ async def test_a_tree_that_ignores_sigterm_and_keeps_forking_dies(bench: Bench) 
     assert processes_of(bench.folder) == []
 
 
-async def test_a_killed_supervisor_takes_its_attempt_with_it(bench: Bench) -> None:
+async def test_attempt_dies_with_its_killed_supervisor(bench: Bench) -> None:
     run = daemonising("time.sleep(100)")
     bench.runner.start(run)
     daemon = await daemon_of(bench, run)
@@ -87,14 +87,14 @@ async def test_a_killed_supervisor_takes_its_attempt_with_it(bench: Bench) -> No
     result = await bench.end_of(run)
     assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "its supervisor was killed")
     assert result.took_down
-    assert bench.troubles == [], "another supervisor runs the next task: its slots stay offered"
+    assert bench.troubles == [], "another supervisor runs the next task, so its slots stay offered"
     await until(lambda: not daemon.is_running())
     await until(lambda: not processes_of(bench.folder))
     assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 
-async def test_tasks_are_killed_where_it_is_never_their_supervisors_turn(tmp_path: Path) -> None:
-    """A supervisor has the lowest priority: on a busy computer it may be late, and one that is stopped is later."""
+async def test_tasks_are_killed_if_their_supervisor_gets_no_cpu_time(tmp_path: Path) -> None:
+    """A supervisor has the lowest priority and may be late on a busy computer; a stopped one simulates that."""
     launcher = PosixLauncher(yields=False)
     with Path(os.devnull).open("wb") as nowhere:
         job = Job(["sh", "-c", "setsid sleep 600 & echo > begun; exec sleep 600"], str(tmp_path), dict(os.environ))
@@ -132,7 +132,7 @@ for name in ("autogroup", "oom_score_adj"): print(pathlib.Path("/proc/self", nam
     assert result.stdout.data.split() == [b"19", b"True", b"19", b"900"]
 
 
-async def test_a_session_that_a_task_opens_is_lowered_too(low_bench: Bench) -> None:
+async def test_session_opened_by_a_task_has_low_priority_too(low_bench: Bench) -> None:
     run = daemonising("time.sleep(100)", "dict(LOOPLINE_SCRATCH=os.getcwd())")
     low_bench.runner.start(run)
     daemon = await daemon_of(low_bench, run)
@@ -152,9 +152,9 @@ def test_session_of_a_process_that_is_gone_does_not_count_as_lowered() -> None:
     assert not priority.lower_session(process.pid)
 
 
-async def test_on_a_dedicated_computer_tasks_need_not_yield(bench: Bench) -> None:
+async def test_tasks_have_normal_priority_on_a_dedicated_computer(bench: Bench) -> None:
     result = await bench.result(run_of("sh", "-c", "nice; cat /proc/self/autogroup"))
-    assert int(result.stdout.data.split()[0]) == os.nice(0), "as the agent itself, which may be niced as a whole"
+    assert int(result.stdout.data.split()[0]) == os.nice(0), "the priority of the agent, which may be niced itself"
     assert result.stdout.data.endswith(b" nice 0\n")
 
 
@@ -162,9 +162,7 @@ def short_of_files(*_: object, **__: object) -> int:
     raise OSError(errno.EMFILE, "too many open files")
 
 
-async def test_without_file_descriptors_nothing_is_still_and_no_thaw_is_forgotten(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_freeze_is_not_confirmed_without_descriptors(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of("sh", "-c", "echo > begun; while :; do sleep 0.01; done")
     await bench.begins(run)
     attempt = bench.runner._attempts[run.attempt]
@@ -205,19 +203,17 @@ def process(pid: int, parent: int, cpu_s: int, waited_s: int) -> processes.Proce
     return processes.Process(pid, f"{pid} (x) {' '.join(map(str, fields))}".encode())
 
 
-def test_the_time_of_children_that_nobody_waits_for_is_not_lost() -> None:
+def test_cpu_time_of_unreaped_children_is_counted() -> None:
     used = TreeCpuTime()
     assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 3, 0), process(3, 2, 5, 0), process(4, 2, 2, 0)]) == 10
-    assert (
-        used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 0), process(4, 2, 2, 0)]) == 11
-    )  # 3 is gone without trace
+    assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 0), process(4, 2, 2, 0)]) == 11  # 3 was not waited for
     assert used.cpu_s(process(1, 0, 0, 0), [process(2, 1, 4, 2)]) == 11  # 4 was waited for
     assert used.cpu_s(process(1, 0, 0, 6), []) == 11
 
 
 @pytest.mark.parametrize("pause", ["suspend", "stop"])
-async def test_without_proc_a_tree_is_stopped_by_groups_and_one_by_one(pause: str) -> None:
-    """As on macOS (by signals) and Windows (where suspensions are counted)."""
+async def test_tree_is_stopped_by_groups_and_processes_without_proc(pause: str) -> None:
+    """As on macOS (with signals) and on Windows (where suspensions are counted)."""
     code = "sleep 100 & setsid sleep 100 & wait"
     supervisor = psutil.Popen(["setsid", "sh", "-c", f"setsid sh -c '{code}' & wait"])
     try:
@@ -241,7 +237,7 @@ async def test_without_proc_a_tree_is_stopped_by_groups_and_one_by_one(pause: st
         supervisor.wait()
 
 
-def test_on_windows_each_process_is_suspended_once_and_resumed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_is_suspended_and_resumed_once_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(psutil.Process, "suspend", lambda process: asked.append("suspend"))
     monkeypatch.setattr(psutil.Process, "resume", lambda process: asked.append("resume"))
@@ -252,8 +248,8 @@ def test_on_windows_each_process_is_suspended_once_and_resumed_once(monkeypatch:
     assert asked == ["suspend", "resume"]
 
 
-async def test_what_a_supervisor_is_just_starting_is_not_stopped(tmp_path: Path) -> None:
-    """It would stop its supervisor with it. Here it waits for a pipe before its program, as others for their turn."""
+async def test_process_being_started_by_a_supervisor_is_not_stopped(tmp_path: Path) -> None:
+    """That would stop the supervisor too. Here the child waits for a pipe before it runs its program."""
     os.mkfifo(tmp_path / "gate")
     code = f"""
 import os
@@ -265,7 +261,7 @@ os.waitpid(os.posix_spawn("/bin/sleep", ["sleep", "100"], {{}}, file_actions=[op
         await until(lambda: processes.children(supervisor.pid))
         [child] = processes.children(supervisor.pid)
         assert signal_all(supervisor.pid, signal.SIGSTOP) == 0
-        (tmp_path / "gate").open("w").close()  # it starts all the same, with its program
+        (tmp_path / "gate").open("w").close()  # it still starts its program
         await until(lambda: processes.read(f"/proc/{child}/comm") == b"sleep\n")
         assert signal_all(supervisor.pid, signal.SIGSTOP) == 1
         await until(lambda: (now := processes.status(child)) and now.state == "T")

@@ -1,4 +1,4 @@
-"""Runs that wait at an agent for a slot, against a small master: begun without a frame, kept for the next agent."""
+"""Runs that wait at an agent for a slot: started without a frame, kept for the next agent."""
 
 import time
 
@@ -17,7 +17,7 @@ __all__ = ["start"]  # a fixture
 
 
 def gated(task: int) -> Run:
-    """Runs until its scratch folder's file is removed."""
+    """A run that ends when the file in its scratch folder is removed."""
     return run_of("sh", "-c", "echo > begun; while [ -e begun ]; do sleep 0.02; done", task=task)
 
 
@@ -29,7 +29,7 @@ def result_of(master: SmallMaster, run: Run) -> Result | None:
     return next((result for result in master.results if result.attempt == run.attempt), None)
 
 
-async def test_the_next_begins_as_soon_as_a_slot_is_free(master: SmallMaster, start: Start) -> None:
+async def test_next_run_starts_as_soon_as_a_slot_is_free(master: SmallMaster, start: Start) -> None:
     agent = start(slots=1)
     first, second, third = (gated(task) for task in (1, 2, 3))
     await master.say(first, second, third)
@@ -38,10 +38,10 @@ async def test_the_next_begins_as_soon_as_a_slot_is_free(master: SmallMaster, st
     assert not (agent.folder / "scratch" / str(second.attempt)).exists()
     await master.stop()
     (agent.folder / "scratch" / str(first.attempt) / "begun").unlink()
-    await begun(agent, second)  # with nobody there to say so
+    await begun(agent, second)  # without a master
 
 
-async def test_a_cancel_of_what_waits_leaves_no_trace(master: SmallMaster, start: Start) -> None:
+async def test_cancelled_waiting_run_leaves_no_trace(master: SmallMaster, start: Start) -> None:
     agent = start(slots=1)
     first, second = gated(1), gated(2)
     await master.say(first, second)
@@ -53,8 +53,8 @@ async def test_a_cancel_of_what_waits_leaves_no_trace(master: SmallMaster, start
     assert "1.2.1" not in " ".join(agent.kept())
 
 
-async def test_what_waited_at_an_agent_that_was_killed_is_run_by_the_next(master: SmallMaster, start: Start) -> None:
-    """Not before the master has heard of it; what had begun is given back."""
+async def test_queue_of_a_killed_agent_is_run_by_the_next(master: SmallMaster, start: Start) -> None:
+    """Not before the master has received it in a Report; the running attempt is given back."""
     agent = start(slots=1)
     first, second, third = (gated(task) for task in (1, 2, 3))
     await master.say(first, second, third)
@@ -79,7 +79,7 @@ async def test_what_waited_at_an_agent_that_was_killed_is_run_by_the_next(master
     await until(lambda: (again.folder / "ledger.jsonl").stat().st_size == 0)
 
 
-async def test_a_computer_that_was_switched_off_is_not_taken_for_an_agent_that_died(
+async def test_reboot_of_the_computer_does_not_count_as_a_killed_agent(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = start(slots=1)
@@ -93,7 +93,7 @@ async def test_a_computer_that_was_switched_off_is_not_taken_for_an_agent_that_d
     assert (result.outcome, result.took_down) == (Outcome.GIVEN_BACK, False)
 
 
-async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start: Start) -> None:
+async def test_stopped_agent_gives_waiting_runs_back(master: SmallMaster, start: Start) -> None:
     agent = start(slots=1)
     first, second = gated(1), gated(2)
     await master.say(first, second)
@@ -104,7 +104,7 @@ async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start:
     assert (agent.folder / "ledger.jsonl").read_bytes() == b""
 
 
-async def test_the_way_to_the_master_is_measured_from_its_answers(master: SmallMaster, start: Start) -> None:
+async def test_link_delay_is_measured_from_the_masters_answers(master: SmallMaster, start: Start) -> None:
     start(slots=1)
     long = run_of("sh", "-c", "head -c 200000 /dev/zero", task=1)
     await master.say(long)
@@ -116,7 +116,7 @@ async def test_the_way_to_the_master_is_measured_from_its_answers(master: SmallM
     assert 0 <= load.delay_s < 60
 
 
-async def test_what_cannot_be_written_down_is_no_reason_to_fall_over(
+async def test_run_that_cannot_be_journalled_is_given_back(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = Journal._append

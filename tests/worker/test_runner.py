@@ -1,4 +1,4 @@
-"""Attempts as real processes: what they are given, what is kept of them, how they end."""
+"""Attempts as real processes: their environment, their stored output, their ends."""
 
 import asyncio
 import hashlib
@@ -32,12 +32,12 @@ async def test_success_is_exit_code_zero(bench: Bench) -> None:
     assert (result.outcome, result.exit_code) == (Outcome.SUCCEEDED, 0)
 
 
-async def test_a_signal_is_a_negative_exit_code(bench: Bench) -> None:
+async def test_signal_is_a_negative_exit_code(bench: Bench) -> None:
     result = await bench.result(run_of("sh", "-c", "kill -SEGV $$"))
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, -11)
 
 
-async def test_who_killed_it_is_guessed(bench: Bench) -> None:
+async def test_reason_of_a_sigkill_mentions_lack_of_memory(bench: Bench) -> None:
     result = await bench.result(run_of("sh", "-c", "kill -9 $$"))
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, -9)
     assert "lack of memory" in result.reason
@@ -52,7 +52,7 @@ async def test_who_killed_it_is_guessed(bench: Bench) -> None:
         ((), 126, "an empty command"),
     ],
 )
-async def test_what_cannot_be_run_is_the_jobs_failure(
+async def test_command_that_cannot_be_run_is_a_failure_of_the_job(
     bench: Bench, command: tuple[str, ...], exit_code: int, reason: str
 ) -> None:
     result = await bench.result(run_of(*command))
@@ -61,7 +61,7 @@ async def test_what_cannot_be_run_is_the_jobs_failure(
     assert bench.troubles == []
 
 
-async def test_long_output_is_a_file_named_by_its_hash(bench: Bench) -> None:
+async def test_long_output_is_stored_as_a_file_named_by_its_hash(bench: Bench) -> None:
     result = await bench.result(python("print('x' * 50_000, end='')"))
     assert (result.stdout.size_bytes, result.stdout.cut, result.stdout.data) == (50_000, False, b"")
     assert result.stdout.sha256 == hashlib.sha256(b"x" * 50_000).hexdigest()
@@ -70,14 +70,14 @@ async def test_long_output_is_a_file_named_by_its_hash(bench: Bench) -> None:
     assert not no_file.exists()
 
 
-async def test_of_output_over_the_limit_both_ends_are_kept(bench: Bench) -> None:
+async def test_beginning_and_end_of_oversized_output_are_kept(bench: Bench) -> None:
     result = await bench.result(python("import sys; sys.stderr.write('y' * 3_000_000)"))
     assert (result.outcome, result.stderr.size_bytes, result.stderr.cut) == (Outcome.SUCCEEDED, 3_000_000, True)
     kept = b"y" * 50_000 + b"\n[... 2900000 bytes are not kept here ...]\n" + b"y" * 50_000
     assert result.stderr.sha256 == hashlib.sha256(kept).hexdigest()
 
 
-async def test_nobody_waits_for_the_long_output_of_the_cancelled(bench: Bench) -> None:
+async def test_long_output_of_a_cancelled_task_is_not_uploaded(bench: Bench) -> None:
     run = python("print('x' * 50_000, flush=True); open('begun', 'w'); import time; time.sleep(100)")
     await bench.begins(run)
     bench.runner.cancel(run.attempt)
@@ -92,7 +92,7 @@ THREADS = [
 ]
 
 
-async def test_the_environment_is_the_documented_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_is_the_documented_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
     run = python(
@@ -126,7 +126,7 @@ async def test_the_environment_is_the_documented_one(bench: Bench, monkeypatch: 
         ({"OMP_NUM_THREADS": "8", "MKL_NUM_THREADS": "4"}, dict.fromkeys(THREADS, "8") | {"MKL_NUM_THREADS": "4"}),
     ],
 )
-async def test_libraries_start_a_thread_for_each_slot_unless_the_job_sets_their_number(
+async def test_thread_counts_of_libraries_follow_the_slots_unless_set(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], expected: dict[str, str]
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
@@ -147,7 +147,7 @@ async def test_libraries_start_a_thread_for_each_slot_unless_the_job_sets_their_
     ],
     ids=["numbers", "empty", "text", "no number", "no name", "too long"],
 )
-async def test_metrics_are_what_a_task_writes_as_its_result(
+async def test_metrics_are_read_from_the_result_file(
     bench: Bench, written: str, metrics: dict[str, float] | None
 ) -> None:
     result = await bench.result(run_of("sh", "-c", f"printf '%s' '{written}' > $LOOPLINE_RESULT"))
@@ -155,7 +155,7 @@ async def test_metrics_are_what_a_task_writes_as_its_result(
     assert ("LOOPLINE_RESULT" in result.reason) is (metrics is None)
 
 
-async def test_no_link_is_followed_to_metrics(bench: Bench, tmp_path: Path) -> None:
+async def test_result_file_behind_a_link_is_not_read(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text('{"pin": 1234}')
     result = await bench.result(run_of("sh", "-c", f"ln -s {tmp_path}/secret $LOOPLINE_RESULT"))
     assert (result.metrics, "LOOPLINE_RESULT" in result.reason) == (None, True)
@@ -171,13 +171,13 @@ async def test_no_file_of_the_agent_is_open_in_a_task(bench: Bench) -> None:
     assert result.stdout.data.split() == [b"0", b"1", b"2"]
 
 
-async def test_the_scratch_folder_is_removed_even_where_the_task_locked_it(bench: Bench) -> None:
+async def test_scratch_folder_is_removed_even_if_the_task_locked_it(bench: Bench) -> None:
     run = run_of("sh", "-c", "mkdir -p a/b; echo x > a/b/c; chmod 0 a/b a")
     await bench.result(run)
     await until(lambda: not (bench.scratch / str(run.attempt)).exists())
 
 
-async def test_a_timeout_is_a_failure_that_says_so(bench: Bench) -> None:
+async def test_timeout_is_a_failure_with_a_reason(bench: Bench) -> None:
     result = await bench.result(run_of("sleep", "100", timeout_s=0.2))
     assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -15, "timed out after 0.2 s")
 
@@ -187,7 +187,7 @@ DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
 
 async def runs(bench: Bench, script: str, **more: Any) -> Run:
-    """A task that runs, and has set its traps."""
+    """Start a task and wait until it has set its traps."""
     run = replace(run_of("sh", "-c", script), **more)
     bench.runner.start(run)
     assert await bench.runner.read(run.attempt, "stdout", 0, 100) == b"ready\n"
@@ -207,7 +207,7 @@ async def test_task_is_killed_when_its_time_to_save_is_over(bench: Bench) -> Non
     assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -9, "timed out after 0.5 s")
 
 
-async def test_task_that_is_ended_gently_is_ended_as_it_was_told(bench: Bench) -> None:
+async def test_gently_cancelled_task_counts_as_cancelled(bench: Bench) -> None:
     run = await runs(bench, SAVES, kill_after_s=600.0)
     bench.runner.cancel(run.attempt, gently=True)
     result = await bench.end_of(run)
@@ -228,7 +228,7 @@ async def test_task_has_no_time_where_the_owner_or_another_result_needs_the_slot
     assert (result.outcome, result.exit_code) == (Outcome.CANCELLED, -9)
 
 
-async def test_cancelled_before_it_began(bench: Bench) -> None:
+async def test_run_can_be_cancelled_before_its_start(bench: Bench) -> None:
     run = run_of("sleep", "100")
     bench.runner.start(run)
     bench.runner.cancel(run.attempt)
@@ -272,7 +272,7 @@ async def test_task_that_has_ended_keeps_its_own_end(bench: Bench, event: str) -
     assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
 
 
-async def test_cancelling_the_unknown_does_nothing(bench: Bench) -> None:
+async def test_cancel_of_an_unknown_attempt_is_ignored(bench: Bench) -> None:
     bench.runner.cancel(AttemptId(9, 9, 9))
 
 
@@ -283,7 +283,7 @@ async def test_cpu_time_of_the_whole_tree_counts(bench: Bench) -> None:
     assert result.cpu_s >= 0.2
 
 
-async def test_usage_shows_while_it_runs(bench: Bench) -> None:
+async def test_usage_is_visible_while_a_task_runs(bench: Bench) -> None:
     run = python("open('begun', 'w')\nwhile True: pass")
     await bench.begins(run)
 
@@ -302,7 +302,7 @@ class UndetachableFiles(TaskFiles):
         raise OSError("the disk is gone")
 
 
-async def test_what_cannot_be_cleared_up_ends_nothing_else(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_cleanup_does_not_affect_other_tasks(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def files_of(run: Run, folder: Path) -> TaskFiles:
         return UndetachableFiles(Inputs(run, folder, None, None), None, folder)  # type: ignore[arg-type]
 
@@ -314,7 +314,7 @@ async def test_what_cannot_be_cleared_up_ends_nothing_else(bench: Bench, caplog:
     assert (await bench.result(run_of("true", task=3))).outcome is Outcome.SUCCEEDED
 
 
-async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> None:
+async def test_failed_scratch_folder_is_trouble_of_the_worker(tmp_path: Path) -> None:
     (tmp_path / "scratch").write_text("a file where the folder should be")
     async with Bench(tmp_path) as bench:
         result = await bench.result(run_of("true"))
@@ -324,7 +324,7 @@ async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> No
     assert bench.troubles == [result.reason]
 
 
-async def test_output_that_cannot_be_kept_is_our_trouble(bench: Bench) -> None:
+async def test_output_that_cannot_be_stored_is_trouble_of_the_worker(bench: Bench) -> None:
     run = python("print('x' * 50_000, flush=True); import time; time.sleep(100)")
     (bench.folder / "spool").rmdir()
     result = await bench.result(run)
@@ -333,7 +333,7 @@ async def test_output_that_cannot_be_kept_is_our_trouble(bench: Bench) -> None:
     assert result.took_down
 
 
-async def test_closing_gives_back_what_runs_and_what_comes(bench: Bench) -> None:
+async def test_close_gives_back_running_and_later_attempts(bench: Bench) -> None:
     running, late = run_of("sh", "-c", "echo > begun; sleep 100"), run_of("true", task=2)
     await bench.begins(running)
     await bench.runner.close("going home")
@@ -344,7 +344,7 @@ async def test_closing_gives_back_what_runs_and_what_comes(bench: Bench) -> None
     assert processes_of(bench.folder) == []
 
 
-async def test_a_run_without_its_row_is_the_jobs_failure_and_is_not_run(bench: Bench) -> None:
+async def test_run_without_its_row_fails_without_starting(bench: Bench) -> None:
     result = await bench.result(replace(run_of("sh", "-c", "touch {name}"), row_file="0" * 64))
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, None)
     assert "no longer has the job's row file" in result.reason

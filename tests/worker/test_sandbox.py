@@ -1,4 +1,4 @@
-"""Tasks in a sandbox: what they see, what they cannot touch; and no sandbox where there can be none."""
+"""Tasks in a sandbox: visible and writable files; and computers without a sandbox."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def options_of(walls: Sandbox, job: Job) -> list[str]:
 
 
 @needs_bubblewrap
-async def test_only_its_scratch_folder_can_be_written(walled: Bench, tmp_path: Path) -> None:
+async def test_task_can_write_only_to_its_scratch_folder(walled: Bench, tmp_path: Path) -> None:
     code = """
 import os
 def can_write(folder):
@@ -62,11 +62,11 @@ print([can_write(folder) for folder in ("/", "/etc", "/usr/bin", os.getcwd(), os
 """
     result = await walled.result(python(code))
     assert result.stdout.data.split(b"\n")[0] == b"[False, False, False, True, True, True]"
-    assert not Path("/tmp/probe").exists()  # its /tmp was its own
+    assert not Path("/tmp/probe").exists()  # its /tmp was private
 
 
 @needs_bubblewrap
-async def test_nothing_of_the_owner_is_seen(walled: Bench) -> None:
+async def test_task_cannot_see_the_owners_files_and_processes(walled: Bench) -> None:
     code = f"""
 import json, os
 folders = ["/home", "/run", "/media", {str(Path.home())!r}]
@@ -80,13 +80,13 @@ print(json.dumps([homes, [pid for pid in os.listdir("/proc") if pid.isdigit()]])
 
 
 @needs_bubblewrap
-async def test_there_is_no_network(walled: Bench) -> None:
+async def test_task_has_no_network(walled: Bench) -> None:
     assert (await walled.result(python(INTERFACES, network=True))).stdout.data == b"['lo']\n"
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("asks", [True, False])
-async def test_there_is_where_the_job_asks_and_the_worker_allows(tmp_path: Path, asks: bool) -> None:
+async def test_task_has_the_network_on_request_if_the_worker_allows_it(tmp_path: Path, asks: bool) -> None:
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.REQUESTED)
     async with Bench(tmp_path, sandbox=walls) as bench:
         result = await bench.result(run_of("readlink", "/proc/self/ns/net", network=asks))
@@ -94,7 +94,7 @@ async def test_there_is_where_the_job_asks_and_the_worker_allows(tmp_path: Path,
 
 
 @needs_bubblewrap
-async def test_daemons_die_with_it(walled: Bench) -> None:
+async def test_daemons_die_with_the_sandbox(walled: Bench) -> None:
     run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
     await walled.begins(run)
     mine = processes_of(walled.folder)
@@ -105,18 +105,18 @@ async def test_daemons_die_with_it(walled: Bench) -> None:
 
 
 @needs_bubblewrap
-async def test_how_it_ended_is_told(walled: Bench) -> None:
+async def test_exit_code_of_a_sandboxed_task_is_reported(walled: Bench) -> None:
     result = await walled.result(run_of("sh", "-c", "echo out; exit 3"))
     assert (result.outcome, result.exit_code, result.stdout.data) == (Outcome.FAILED, 3, b"out\n")
 
 
-def test_folders_of_a_home_are_shown_where_the_worker_says_so(tmp_path: Path) -> None:
+def test_folders_of_a_home_can_be_shown(tmp_path: Path) -> None:
     options = options_of(wrapped("bwrap", shows=(tmp_path,)), Job(["true"], str(tmp_path / "1.1.1"), {}))
     at = options.index(str(tmp_path))
     assert options[at - 1 : at + 2] == ["--ro-bind-try", str(tmp_path), str(tmp_path)]
 
 
-def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
+def test_innermost_shown_or_hidden_folder_takes_precedence(tmp_path: Path) -> None:
     data, python = tmp_path / "data", tmp_path / "data" / "python"
     python.mkdir(parents=True)
     walls = wrapped("bwrap", shows=(python, tmp_path), hides=(data,))
@@ -127,8 +127,8 @@ def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-async def test_names_and_certificates_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
-    """What /etc/resolv.conf is a link to, in /run on many systems, is seen in its place; a folder as it is now."""
+async def test_names_and_certificates_are_available_with_the_network(tmp_path: Path) -> None:
+    """The target of /etc/resolv.conf, in /run on many systems, is shown in its place; a folder as it is now."""
     async with Bench(tmp_path / "bench", sandbox=open_sandbox(etc=tmp_path / "etc")) as bench:
         names = await bench.result(run_of("cat", "/etc/resolv.conf"))
         certificates = await bench.result(run_of("sh", "-c", "ls -A /etc/ssl/certs | wc -l", task=2))
@@ -138,17 +138,19 @@ async def test_names_and_certificates_can_be_looked_up_where_there_is_network(tm
 
 
 @needs_bubblewrap
-async def test_what_others_have_in_the_data_folder_is_not_seen(tmp_path: Path) -> None:
-    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, hides=[Path("/usr/share")])  # as if the data folder were there
+async def test_other_content_of_the_data_folder_is_hidden(tmp_path: Path) -> None:
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, hides=[Path("/usr/share")])  # stands in for the data folder
     async with Bench(tmp_path, sandbox=walls) as bench:
         assert (await bench.result(run_of("ls", "-A", "/usr/share"))).stdout.data == b""
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
-async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: object) -> None:
-    """Nor by a link, in the file of settings, in the data folder of a master, or once the hiding is unmounted."""
-    token, shown = "ll_0badcafe_secret", tmp_path / "shown"  # as /srv is, which is in no home
+async def test_token_is_hidden_at_all_its_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: object
+) -> None:
+    """Also behind a link, in the settings file, in a master's data folder, and after unmounting the cover."""
+    token, shown = "ll_0badcafe_secret", tmp_path / "shown"  # outside of any home, like /srv
     names = "token", "loopline.toml", "data/membership.json", "master/tokens/worker"
     places = {name: shown / name for name in names}
     for place in places.values():
@@ -170,8 +172,8 @@ async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @needs_bubblewrap
-async def test_nor_is_it_found_with_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOOPLINE_TOKEN", "ll_0badcafe_secret")  # of the agent's process, and what it starts
+async def test_token_cannot_be_read_from_the_agents_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_TOKEN", "ll_0badcafe_secret")  # of the agent's process and its children
     code = """
 import glob, os
 found = [os.environ.get("LOOPLINE_TOKEN", "")]
@@ -183,23 +185,23 @@ print(len(found), found)
     async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)) as bench:
         result = await bench.result(python(code))
     count, _, found = result.stdout.data.decode().partition(" ")
-    assert int(count) >= 3, "it looked somewhere"
+    assert int(count) >= 3, "the task did search"
     assert "ll_0badcafe" not in found
 
 
 @needs_bubblewrap
-async def test_a_task_of_a_worker_that_is_root_has_no_powers(walled: Bench) -> None:
+async def test_task_of_a_root_worker_has_no_capabilities(walled: Bench) -> None:
     result = await walled.result(run_of("grep", "CapEff", "/proc/self/status"))
     assert int(result.stdout.data.split()[1], 16) == 0
 
 
-def test_what_is_not_there_is_not_hidden(tmp_path: Path) -> None:
+def test_missing_folder_is_not_hidden(tmp_path: Path) -> None:
     options = options_of(wrapped("bwrap", hides=(tmp_path / "nothing",)), Job(["true"], str(tmp_path / "1.1.1"), {}))
     assert str(tmp_path / "nothing") not in options
 
 
-async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: Path) -> None:
-    """A library that an earlier task left, named in LD_PRELOAD, would run with all that the agent may do."""
+async def test_sandbox_program_gets_no_variables_of_the_job(tmp_path: Path) -> None:
+    """A library named in LD_PRELOAD would run with the permissions of the agent."""
     seen, program = tmp_path / "seen", tmp_path / "walls"
     program.write_text(f"#!/bin/sh\ncat /proc/$$/environ /proc/$$/cmdline > {seen}\n")
     program.chmod(0o700)
@@ -212,7 +214,7 @@ async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: 
 
 
 @needs_bubblewrap
-async def test_the_task_has_all_of_it(walled: Bench) -> None:
+async def test_task_gets_all_variables_of_the_job(walled: Bench) -> None:
     code = """
 import os
 print(os.environ["KEY"], len(os.environ["LONG"]), os.environ["LOOPLINE_JOB"], [fd for fd in range(3, 50)
@@ -223,31 +225,31 @@ print(os.environ["KEY"], len(os.environ["LONG"]), os.environ["LOOPLINE_JOB"], [f
 
 
 @needs_bubblewrap
-async def test_an_environment_cannot_tell_the_sandbox_what_to_do(walled: Bench) -> None:
+async def test_variables_cannot_change_sandbox_options(walled: Bench) -> None:
     result = await walled.result(run_of("true", environment={"X": "\0--bind\0/\0/"}))
     assert result.outcome is Outcome.FAILED
     assert "null byte" in result.reason
 
 
 @needs_bubblewrap
-async def test_the_first_process_of_a_sandbox_is_not_left_running(walled: Bench) -> None:
+async def test_first_process_of_a_sandbox_does_not_keep_running(walled: Bench) -> None:
     runs = [run_of("true", task=number) for number in range(1, 6)]
     assert [(await walled.result(run)).reason for run in runs] == [""] * 5
 
 
-def test_where_there_can_be_none_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_sandbox_that_is_unavailable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program: None)
     with pytest.raises(LooplineError, match="there is no bwrap program") as caught:
         open_sandbox(SandboxChoice.BUBBLEWRAP)
     assert "apt install bubblewrap" in caught.value.hint
 
 
-def test_a_kernel_that_forbids_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_that_forbids_namespaces_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program: "/bin/false")
     assert sandbox.obstacle() == "bwrap failed with 1"
 
 
-async def test_a_worker_that_can_have_none_does_not_start(tmp_path: Path) -> None:
+async def test_worker_does_not_start_without_its_required_sandbox(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "LOOPLINE_CONFIG": os.devnull}
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "loopline_worker", "--sandbox", "bubblewrap", "--data-dir", str(tmp_path / "data"),
@@ -284,8 +286,8 @@ print(json.dumps({
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
-async def test_a_task_owns_nothing_but_its_folder(tmp_path: Path, kind: str) -> None:
-    """Whatever it tries, on the owner's files, on the agent, and on a socket such as a desktop's."""
+async def test_task_cannot_change_files_outside_its_folder(tmp_path: Path, kind: str) -> None:
+    """Attempts on the owner's files, on the agent, and on a socket such as a desktop's."""
     choice = SandboxChoice(kind)
     if (choice is SandboxChoice.BUBBLEWRAP and without_bubblewrap()) or not landlock.version():
         pytest.skip("this computer has no such sandbox")
@@ -306,7 +308,7 @@ async def test_a_task_owns_nothing_but_its_folder(tmp_path: Path, kind: str) -> 
     assert not Path(f"/tmp/loopline-nosy-{os.getpid()}").exists()
 
 
-async def test_a_task_under_landlock_ends_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_task_under_landlock_ends_with_its_descendants(tmp_path: Path) -> None:
     async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.LANDLOCK)) as bench:
         run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
         await bench.begins(run)
@@ -317,8 +319,8 @@ async def test_a_task_under_landlock_ends_with_all_that_it_started(tmp_path: Pat
     assert not any(process.is_running() for process in mine)
 
 
-async def test_where_namespaces_are_denied_it_is_landlock() -> None:
-    """Denied by a filter as of a container, for this kernel here allows them."""
+async def test_landlock_is_used_if_namespaces_are_denied() -> None:
+    """Denied by a filter like a container's, since this kernel allows them."""
     program = await asyncio.create_subprocess_exec(
         sys.executable, str(ROOT / "tests/worker/without_namespaces.py"),
         sys.executable, "-m", "loopline_worker.doctor", "--sandbox", stdout=asyncio.subprocess.PIPE,
@@ -329,7 +331,7 @@ async def test_where_namespaces_are_denied_it_is_landlock() -> None:
     assert any(words in found["reason"] for words in ("not permitted", "No permissions", "no bwrap"))
 
 
-def test_where_there_is_none_the_worker_says_what_to_do(
+def test_missing_sandbox_is_logged_with_a_hint(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda program: None)
@@ -339,7 +341,7 @@ def test_where_there_is_none_the_worker_says_what_to_do(
     assert "apt install bubblewrap" in caplog.text
 
 
-def test_what_narrows_the_network_is_not_given_up_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_restriction_without_a_sandbox_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program: None)
     with pytest.raises(LooplineError, match="Landlock keeps no network"):
         open_sandbox(network=NetworkAccess.GANGS)
@@ -351,7 +353,9 @@ def test_what_narrows_the_network_is_not_given_up_silently(monkeypatch: pytest.M
      ("gangs", True, [], False), ("gangs", False, ["a"], False), ("gangs", True, ["a"], True),
      ("none", True, ["a"], False)],
 )  # fmt: skip
-def test_who_has_the_network(access: str, wants: bool, hosts: list[str], has: bool, tmp_path: Path) -> None:
+def test_network_access_follows_setting_and_request(
+    access: str, wants: bool, hosts: list[str], has: bool, tmp_path: Path
+) -> None:
     made = Sandbox(Visible(), NetworkAccess(access), Bubblewrap("bwrap", Visible()))
     walls = made.walls(Job(["true"], str(tmp_path), {}, network=wants, hosts=hosts))
     assert walls.places
@@ -359,7 +363,7 @@ def test_who_has_the_network(access: str, wants: bool, hosts: list[str], has: bo
     assert walls.reaches == (hosts if access == "gangs" and has else None)
 
 
-async def test_shared_memory_is_its_own_and_bounded(tmp_path: Path) -> None:
+async def test_shared_memory_is_private_and_limited(tmp_path: Path) -> None:
     code = """
 import os
 try:
@@ -379,14 +383,14 @@ except OSError:
 def is_zygote(process: psutil.Process) -> bool:
     try:
         return "zygote" in " ".join(process.cmdline())
-    except psutil.ZombieProcess:  # of a test before, not yet waited for
+    except psutil.ZombieProcess:  # of an earlier test, not reaped yet
         return False
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("kind", [SandboxChoice.BUBBLEWRAP, SandboxChoice.LANDLOCK])
-async def test_nothing_outlives_all_who_watched_it(tmp_path: Path, kind: SandboxChoice) -> None:
-    """All of Loopline is killed at once, and nobody is left to look for a daemon without an environment."""
+async def test_tasks_end_when_all_loopline_processes_are_killed(tmp_path: Path, kind: SandboxChoice) -> None:
+    """All Loopline processes are killed at once, so none is left to find a daemon without an environment."""
     async with Bench(tmp_path, sandbox=open_sandbox(kind)) as bench:
         await bench.begins(run_of("sh", "-c", "(setsid env -i sleep 100 &); echo > begun; exec sleep 100"))
         [zygote] = [one for one in psutil.Process().children() if is_zygote(one)]

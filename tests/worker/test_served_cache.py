@@ -1,4 +1,4 @@
-"""A cached file that was not checked since the agent started is served while it is read, piece by piece."""
+"""A cached file not checked since the agent's start is served piece by piece while it is checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def tasks() -> AsyncIterator[TaskGroup]:
 
 
 def serving(tmp_path: Path, tasks: TaskGroup, content: bytes) -> tuple[Peering, Cache]:
-    """A worker with this content in its cache, under the name of the right one."""
+    """A worker with this content in its cache, under the name of the correct content."""
     settings = WorkerSettings(master="http://127.0.0.1:9", data_dir=tmp_path)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / NAME).write_bytes(content)
@@ -61,7 +61,7 @@ def found_in(peering: Peering) -> GrowingFile:
     return growing
 
 
-async def test_pieces_are_served_while_later_ones_are_still_to_be_read(
+async def test_pieces_are_served_while_later_ones_are_still_checked(
     tmp_path: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peering, cache = serving(tmp_path, tasks, CONTENT)
@@ -86,7 +86,7 @@ async def test_pieces_are_served_while_later_ones_are_still_to_be_read(
     assert NAME in cache.sizes
 
 
-async def test_a_wrong_piece_is_not_served_and_the_file_is_removed(
+async def test_wrong_piece_is_not_served_and_its_file_is_removed(
     tmp_path: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = bytearray(CONTENT)
@@ -100,7 +100,7 @@ async def test_a_wrong_piece_is_not_served_and_the_file_is_removed(
 
 
 @pytest.mark.parametrize("is_right", [True, False])
-async def test_without_a_list_the_whole_file_is_checked_first(
+async def test_whole_file_is_checked_first_without_a_piece_list(
     tmp_path: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch, is_right: bool
 ) -> None:
     peering, cache = serving(tmp_path, tasks, CONTENT if is_right else CONTENT[:-1] + b"x")

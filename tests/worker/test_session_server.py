@@ -1,4 +1,4 @@
-"""Those who sit at a computer whose worker is a service of the system: reports of their sessions, and a pause."""
+"""Users of a computer whose worker is a system service: session reports, and pauses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ME = os.getuid()
 
 @dataclass
 class Worker:
-    """What the server asks of the rest of the agent."""
+    """The interface of the agent that the server uses."""
 
     place: Path
     reports: SessionReports = field(default_factory=SessionReports)
@@ -79,9 +79,7 @@ async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
 
 
 @in_both_loops
-async def test_a_reporter_tells_of_an_input_at_once(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str
-) -> None:
+async def test_reporter_reports_an_input_at_once(worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
     monkeypatch.setattr(reporter_module, "_WHILE_TASKS_RUN_S", 0.01)
     hand = Hand(500.0)
@@ -94,7 +92,7 @@ async def test_a_reporter_tells_of_an_input_at_once(
 
 
 @in_both_loops
-async def test_a_probe_that_is_notified_wakes_the_reporter_though_no_task_runs(
+async def test_notified_probe_wakes_the_reporter_without_running_tasks(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
     monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
@@ -106,14 +104,12 @@ async def test_a_probe_that_is_notified_wakes_the_reporter_though_no_task_runs(
             hand.idle_s = idle_s
             reporter.stir()
             await until(lambda: idle_s <= (worker.idle_s() or 0) < idle_s + 50)  # noqa: B023 - awaited here
-        assert worker.asks == 4, "once woken, it waits again"
+        assert worker.asks == 4, "it waits again after a wake-up"
 
 
 @in_both_loops
-async def test_a_reporter_that_is_refused_asks_again(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str
-) -> None:
-    """At a login the worker may not have heard of the session yet."""
+async def test_refused_reporter_connects_again(worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    """At a login the worker may not know the session yet."""
     monkeypatch.setattr(reporter_module, "_AGAIN_S", 0.01)
     worker.here.clear()
     async with running(loop, Reporter(str(worker.place), IdleDetector([Hand(500.0)]), Desktop()).run()):
@@ -125,7 +121,7 @@ async def test_a_reporter_that_is_refused_asks_again(
 
 @in_both_loops
 @pytest.mark.parametrize("answer", [b"", b"[1]\n", b"{\n", b'{"watch": 1}\n', b"x" * 10_000])
-async def test_a_reporter_outlives_whatever_it_is_answered(
+async def test_reporter_survives_invalid_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, loop: str
 ) -> None:
     monkeypatch.setattr(reporter_module, "_AGAIN_S", 0.01)
@@ -146,7 +142,7 @@ async def test_a_reporter_outlives_whatever_it_is_answered(
     server.close()
 
 
-async def test_who_sits_here_sees_the_state_and_pauses(worker: Worker) -> None:
+async def test_logged_in_user_sees_the_state_and_can_pause(worker: Worker) -> None:
     shown = WorkerState.from_json(await worker.asked(do="state"))
     assert shown == STATE
     text = in_text(shown, f"unix:{worker.place}")
@@ -160,7 +156,7 @@ async def test_who_sits_here_sees_the_state_and_pauses(worker: Worker) -> None:
         await worker.asked(**{"do": "pause", "for": "ages"})
 
 
-async def test_nobody_else_is_answered(worker: Worker) -> None:
+async def test_other_users_are_refused(worker: Worker) -> None:
     worker.here.clear()
     for request in ({"do": "state"}, {"do": "pause", "for": "1h"}, {"do": "report", "idle_s": 500}):
         with pytest.raises(LooplineError, match="only those who are logged in"):
@@ -175,16 +171,16 @@ async def test_nobody_else_is_answered(worker: Worker) -> None:
     "line", [b"[1]\n", b"{\n", b'{"do": "report", "idle_s": -1}\n', b'{"do": "report", "idle_s": NaN}\n',
              b'{"do": "report", "idle_s": 1, "locked": "no"}\n', b'{"do": 7}\n']
 )  # fmt: skip
-async def test_nonsense_is_refused(worker: Worker, line: bytes) -> None:
+async def test_invalid_request_is_refused(worker: Worker, line: bytes) -> None:
     reader, writer = await asyncio.open_unix_connection(worker.place)
     writer.write(line)
     assert "error" in json.loads(await reader.readuntil())
     writer.write(b"x" * 10_000)
-    assert await reader.read() == b"", "and a line without an end is the last"
+    assert await reader.read() == b"", "an unterminated line ends the connection"
     writer.close()
 
 
-async def test_a_user_has_so_many_connections_and_no_more(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_of_one_user_are_limited(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_MOST_OF_A_USER", 1)
     reader, writer = await asyncio.open_unix_connection(worker.place)
     writer.write(b'{"do": "state"}\n')
@@ -194,7 +190,7 @@ async def test_a_user_has_so_many_connections_and_no_more(worker: Worker, monkey
     writer.close()
 
 
-def test_a_report_ages_and_a_film_is_a_use() -> None:
+def test_report_ages_and_a_playing_film_counts_as_use() -> None:
     now = [100.0]
     reports = SessionReports(lambda: now[0])
     reports.note("a", 7, SessionReport(50.0))
@@ -207,4 +203,4 @@ def test_a_report_ages_and_a_film_is_a_use() -> None:
     reports.note("b", 7, SessionReport(None))
     assert reports.idle_s(7, 2) is None
     now[0] += 60
-    assert reports.idle_s(7, 1) is None, "nothing was heard for long"
+    assert reports.idle_s(7, 1) is None, "no report for a long time"

@@ -35,7 +35,7 @@ def test_flags_over_environment_over_toml_over_defaults(monkeypatch: pytest.Monk
     assert settings.master == "http://127.0.0.1:7461"
 
 
-def test_a_relative_data_folder_is_one_of_the_folder_that_the_worker_starts_in(tmp_path: Path) -> None:
+def test_relative_data_folder_is_below_the_working_directory(tmp_path: Path) -> None:
     assert WorkerSettings.load(data_dir="here").data_dir == tmp_path / "here"
 
 
@@ -44,24 +44,24 @@ def test_labels_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
     assert WorkerSettings.load().labels == ("matlab", "gpu")
 
 
-def test_an_unknown_key_names_its_neighbour() -> None:
+def test_error_for_an_unknown_key_suggests_a_similar_one() -> None:
     Path("loopline.toml").write_text("[worker]\nslotts = 1\n")
     error = mistake()
     assert error.message == "loopline.toml: slotts: unknown setting"
     assert error.hint == "did you mean slots?"
 
 
-def test_an_unknown_table_names_its_neighbour() -> None:
+def test_error_for_an_unknown_table_suggests_a_similar_one() -> None:
     Path("loopline.toml").write_text("[wroker]\nslots = 1\n")
     assert mistake().hint == "did you mean worker?"
 
 
-def test_a_torn_file_is_named() -> None:
+def test_invalid_settings_file_is_named() -> None:
     Path("loopline.toml").write_text("[worker\n")
     assert "cannot read settings from loopline.toml" in mistake().message
 
 
-def test_a_wrong_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_wrong_value_names_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_SLOTS", "many")
     assert mistake().message.startswith("LOOPLINE_SLOTS: expected a whole number")
     assert mistake(slots=0).message.startswith("--slots: ")
@@ -71,19 +71,19 @@ def test_a_wrong_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("hours", ["{text = 'mon'}", "{}", "3", "','", "' , '"])
-def test_hours_that_say_nothing_are_not_any_time(hours: str) -> None:
+def test_empty_hours_are_refused(hours: str) -> None:
     Path("loopline.toml").write_text(f"[worker]\nhours = {hours}\n")
     error = mistake()
     assert "hours" in error.message
     assert "mon-fri 18:00-08:00" in error.message
 
 
-def test_no_hours_are_any_time() -> None:
+def test_missing_hours_mean_any_time() -> None:
     assert WorkerSettings.load(hours="").hours.include(0, 0)
     assert WorkerSettings.load(hours="sat").hours.spans
 
 
-def test_where_the_token_comes_from(tmp_path: Path) -> None:
+def test_token_is_read_from_its_sources_in_order(tmp_path: Path) -> None:
     assert WorkerSettings.load().find_token() is None
     (tmp_path / "own").write_text("of-own-master\n")
     assert WorkerSettings.load().find_token() == "of-own-master"
@@ -101,7 +101,7 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
         {"master": "http://one:7461,http://two:7461"},
     ],
 )
-def test_a_master_of_several_addresses_is_tried_at_each_in_turn(given: dict[str, Any]) -> None:
+def test_addresses_of_a_master_are_tried_in_turn(given: dict[str, Any]) -> None:
     settings = WorkerSettings.load(**given)
     trust = MasterTrust(settings)
     tried = []
@@ -111,12 +111,12 @@ def test_a_master_of_several_addresses_is_tried_at_each_in_turn(given: dict[str,
     assert tried == ["http://one:7461", "http://two:7461", "http://one:7461"]
 
 
-def test_every_setting_is_a_flag_but_the_token() -> None:
+def test_every_setting_except_the_token_is_a_flag() -> None:
     parser = argparse.ArgumentParser()
     flags.add_to(parser)
     given = vars(parser.parse_args([]))
     assert given.keys() == WorkerSettings.model_fields.keys() - {"token"}
-    assert set(given.values()) == {None}, "what is not given is left to the environment and the file"
+    assert set(given.values()) == {None}, "other settings are left to the environment and the file"
     words = [
         "--label",
         "a",

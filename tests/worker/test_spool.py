@@ -7,7 +7,7 @@ FIRST, SECOND, THIRD = (AttemptId(1, task, 1) for task in (1, 2, 3))
 LONG = Output(100, sha256="a" * 64)
 
 
-def test_leftovers_of_a_crash_are_removed_and_what_a_result_names_stays(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_are_removed_except_files_of_results(tmp_path: Path) -> None:
     for name in ("1.1.1.stdout", "1.1.1.value", "1.2.1.stdout", "1.2.1.stderr"):
         (tmp_path / name).write_bytes(b"x" * 100)
     spool = Spool(tmp_path, 10**6)
@@ -17,7 +17,7 @@ def test_leftovers_of_a_crash_are_removed_and_what_a_result_names_stays(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_full_by_what_is_in_it_and_beside_it(tmp_path: Path) -> None:
+def test_size_of_the_spool_includes_output_files(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1000)
     (tmp_path / "1.1.1.files").mkdir()
     (tmp_path / "1.1.1.files" / ("a" * 64)).write_bytes(b"x" * 900)
@@ -27,7 +27,7 @@ def test_it_is_full_by_what_is_in_it_and_beside_it(tmp_path: Path) -> None:
     assert (spool.size_bytes, spool.is_full(101)) == (0, False)
 
 
-def test_of_what_came_to_nothing_all_goes_that_there_is(tmp_path: Path) -> None:
+def test_forgetting_a_result_removes_its_unused_files(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1000)
     (tmp_path / "1.1.1.files").mkdir()
     spool.keep(Result(FIRST, Outcome.GIVEN_BACK, reason="what it was lent is not as it was"))

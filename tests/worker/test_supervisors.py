@@ -1,4 +1,4 @@
-"""Supervisors, kept for task after task: what one task does reaches no other, and nothing is left of a kill."""
+"""Supervisors serve one task after another: tasks do not affect each other, and kills leave no process."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def number(task: int, *command: str, **options: object) -> Run:
     return run_of(*command, task=task, **options)
 
 
-async def test_one_supervisor_serves_one_task_after_the_other(bench: Bench) -> None:
+async def test_one_supervisor_serves_one_task_after_another(bench: Bench) -> None:
     parents = {(await bench.result(python(PARENT, task=task))).stdout.data for task in range(1, 5)}
     assert parents == {f"{supervisor}\n".encode() for supervisor in supervisors(bench)}
     assert len(parents) == 1
 
 
-async def test_the_first_task_finds_the_supervisor_that_was_prepared(bench: Bench) -> None:
+async def test_first_task_uses_the_prepared_supervisor(bench: Bench) -> None:
     bench.launcher.prepare()
     assert bench.launcher._process
     await until(lambda: bool(supervisors(bench)))
@@ -52,13 +52,13 @@ async def test_the_first_task_finds_the_supervisor_that_was_prepared(bench: Benc
     assert (await bench.result(python(PARENT))).stdout.data == f"{supervisor}\n".encode()
 
 
-async def test_a_refused_command_costs_no_supervisor(bench: Bench) -> None:
+async def test_supervisor_survives_a_refused_command(bench: Bench) -> None:
     await bench.result(run_of("no-such-program"))
     (supervisor,) = supervisors(bench)
     assert (await bench.result(python(PARENT, task=2))).stdout.data == f"{supervisor}\n".encode()
 
 
-async def test_tasks_at_the_same_time_have_supervisors_of_their_own(bench: Bench) -> None:
+async def test_concurrent_tasks_have_separate_supervisors(bench: Bench) -> None:
     runs = [number(task, "sh", "-c", GATED) for task in (1, 2, 3)]
     for run in runs:
         await bench.begins(run)
@@ -69,17 +69,17 @@ async def test_tasks_at_the_same_time_have_supervisors_of_their_own(bench: Bench
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where a process may look at its signals")
-async def test_a_task_hears_all_signals(bench: Bench) -> None:
+async def test_task_starts_without_blocked_or_ignored_signals(bench: Bench) -> None:
     result = await bench.result(run_of("grep", "-E", "SigBlk|SigIgn", "/proc/self/status"))
     of_the_c_library = 0b11 << 31
     assert {int(line.split()[1], 16) & ~of_the_c_library for line in result.stdout.data.splitlines()} == {0}
 
 
-# What one task writes.
+# Output of a task.
 
 
-async def test_what_a_task_writes_is_its_own(bench: Bench) -> None:
-    """Short and long, by itself and by what it leaves running."""
+async def test_output_belongs_to_its_task_only(bench: Bench) -> None:
+    """Short and long output, of the task and of processes that it leaves running."""
     flood = "(setsid sh -c 'while :; do echo stray; done' &); head -c 300000 /dev/zero | tr '\\0' x"
     scripts = {1: "echo one; echo uno >&2", 2: flood, 3: "true", 4: "echo four"}
     results = {task: await bench.result(number(task, "sh", "-c", script)) for task, script in scripts.items()}
@@ -90,14 +90,14 @@ async def test_what_a_task_writes_is_its_own(bench: Bench) -> None:
     assert (results[4].stdout.data, results[4].stderr.size_bytes) == (b"four\n", 0)
 
 
-async def test_what_a_task_does_to_its_pipe_does_not_meet_the_next(bench: Bench) -> None:
+async def test_changed_pipe_flags_do_not_affect_the_next_task(bench: Bench) -> None:
     await bench.result(python("import os; os.set_blocking(1, False); os.set_blocking(2, False)"))
     result = await bench.result(python("import os; print(os.get_blocking(1), os.get_blocking(2))", task=2))
     assert result.stdout.data == b"True True\n"
 
 
-async def test_long_output_is_handed_on_while_it_is_written(bench: Bench) -> None:
-    """More than a pipe holds, on both streams, with the end of it only just before the task's."""
+async def test_long_output_is_forwarded_while_it_is_written(bench: Bench) -> None:
+    """More than a pipe holds, on both streams, ending just before the task."""
     code = "import sys; [print(str(n) * 1000, file=f) for n in range(1000) for f in (sys.stdout, sys.stderr)]"
     async with Bench(bench.folder / "large", output_limit_bytes=2**23) as large:
         result = await large.result(python(code))
@@ -107,7 +107,7 @@ async def test_long_output_is_handed_on_while_it_is_written(bench: Bench) -> Non
         assert result.stdout.sha256 == result.stderr.sha256 == hashlib.sha256(expected).hexdigest()
 
 
-async def test_it_can_be_read_while_it_is_written(bench: Bench) -> None:
+async def test_output_can_be_read_while_it_is_written(bench: Bench) -> None:
     run = number(1, "sh", "-c", "echo one; echo > begun; while [ ! -e go ]; do sleep 0.01; done; echo two")
     await bench.begins(run)
     assert await bench.runner.read(run.attempt, "stdout", 0, 100) == b"one\n"
@@ -117,7 +117,7 @@ async def test_it_can_be_read_while_it_is_written(bench: Bench) -> None:
     assert await bench.runner.read(run.attempt, "stdout", 8, 100) == b""
 
 
-async def test_who_reads_before_it_runs_is_told(bench: Bench) -> None:
+async def test_output_can_be_requested_before_the_start(bench: Bench) -> None:
     run = number(1, "sh", "-c", "echo one; while [ ! -e go ]; do sleep 0.01; done")
     bench.runner.start(run)
     assert await bench.runner.read(run.attempt, "stdout", 0, 100) == b"one\n"
@@ -125,8 +125,8 @@ async def test_who_reads_before_it_runs_is_told(bench: Bench) -> None:
     assert (await bench.end_of(run)).stdout.data == b"one\n"
 
 
-async def test_a_writer_outside_the_task_is_not_waited_for(bench: Bench) -> None:
-    """Who has been handed the task's stdout belongs to somebody else, and keeps it open."""
+async def test_writer_outside_the_task_is_not_awaited(bench: Bench) -> None:
+    """A process of another program has received the task's stdout, and keeps it open."""
     place = str(bench.folder / "socket")
     with socket.socket(socket.AF_UNIX) as outside:
         outside.bind(place)
@@ -143,12 +143,12 @@ async def test_a_writer_outside_the_task_is_not_waited_for(bench: Bench) -> None
     assert (await bench.result(number(2, "true"))).stdout.size_bytes == 0
 
 
-# Who is killed.
+# Kills.
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
-async def test_killed_while_it_starts(bench: Bench, turns: int) -> None:
-    """At whatever moment: the loop is given some turns first."""
+async def test_task_can_be_killed_while_it_starts(bench: Bench, turns: int) -> None:
+    """At different moments, after a number of loop iterations."""
     run = number(1, "sh", "-c", "sleep 100 & sleep 100")
     bench.runner.start(run)
     for _ in range(turns):
@@ -159,8 +159,8 @@ async def test_killed_while_it_starts(bench: Bench, turns: int) -> None:
     assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
 
 
-async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -> None:
-    """It ends by itself while the order to kill it is under way."""
+async def test_late_kill_does_not_reach_the_next_task(bench: Bench) -> None:
+    """The task ends by itself while the kill order is in flight."""
     for task in range(1, 30):
         run = number(task, "true")
         bench.runner.start(run)
@@ -172,10 +172,10 @@ async def test_a_kill_that_comes_too_late_is_not_the_next_task_s(bench: Bench) -
     assert (await bench.result(number(99, "sh", "-c", "sleep 0.1; echo fine"))).stdout.data == b"fine\n"
 
 
-async def test_a_kill_before_its_supervisor_is_known_is_nobody_else_s(
+async def test_kill_before_the_supervisor_is_known_reaches_no_other_process(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number is 0 until then, and of that number everybody is a descendant."""
+    """Its process id is 0 until then, and all processes are descendants of 0."""
     asked = list[int]()
     monkeypatch.setattr(process_tree, "signal_all", lambda supervisor, signum: asked.append(supervisor))
     run = number(1, "sleep", "100")
@@ -198,14 +198,14 @@ async def test_an_idle_supervisor_that_is_killed_is_replaced(bench: Bench) -> No
     assert supervisors(bench) != [supervisor]
 
 
-async def test_supervisors_that_have_nothing_to_do_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_supervisors_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopline_worker.launch.posix.SUPERVISOR_IDLE_S", 0.05)
     await bench.result(number(1, "true"))
     await until(lambda: not supervisors(bench))
     assert (await bench.result(number(2, "echo", "fine"))).stdout.data == b"fine\n"
 
 
-async def test_the_task_of_a_killed_supervisor_is_given_back_and_its_group_goes(bench: Bench) -> None:
+async def test_task_of_a_killed_supervisor_is_given_back(bench: Bench) -> None:
     run = number(1, "sh", "-c", "setsid sleep 100 & echo > begun; sleep 100")
     await bench.begins(run)
     (supervisor,) = supervisors(bench)
@@ -216,8 +216,8 @@ async def test_the_task_of_a_killed_supervisor_is_given_back_and_its_group_goes(
     await until(lambda: not any(place.exists() for place in places))
 
 
-async def test_memory_that_runs_out_kills_the_task_not_its_supervisor(bench: Bench) -> None:
-    """However small it is, or however many small ones are."""
+async def test_out_of_memory_kills_the_task_not_its_supervisor(bench: Bench) -> None:
+    """Even if it is small, or one of many small ones."""
     if "memory" not in bench.launcher._places:
         pytest.skip("no control groups are handed over to us here")
     hog = number(1, "sh", "-c", "exec tail < /dev/zero", memory_bytes=3 * 2**20)
@@ -227,11 +227,11 @@ async def test_memory_that_runs_out_kills_the_task_not_its_supervisor(bench: Ben
     assert [result.outcome for result in results] == [Outcome.FAILED] * 3
     assert "3 MiB of memory" in results[0].reason
     assert "17 MiB of memory" in results[1].reason
-    assert results[2].reason == ""  # what the last one hit is not this one's
+    assert results[2].reason == ""  # the previous task's breach is not this one's
 
 
-async def test_memory_that_a_task_left_behind_is_not_the_next_one_s(bench: Bench) -> None:
-    """A file in /dev/shm counts in the group of whoever wrote it until it is removed."""
+async def test_memory_left_by_a_task_does_not_count_for_the_next(bench: Bench) -> None:
+    """A file in /dev/shm counts in the group of its writer until it is removed."""
     left = Path("/dev/shm", f"loopline-{os.getpid()}")
     if not left.parent.is_dir():
         pytest.skip("this system has no /dev/shm")
@@ -247,8 +247,8 @@ async def test_memory_that_a_task_left_behind_is_not_the_next_one_s(bench: Bench
         left.unlink(missing_ok=True)
 
 
-async def test_a_supervisor_starts_no_more_than_its_task(bench: Bench) -> None:
-    """Nothing of ours is a child of the task's parent: what the agent signals below it is the task alone."""
+async def test_supervisor_has_no_child_except_its_task(bench: Bench) -> None:
+    """The agent's signals to the supervisor's descendants must reach only the task."""
     run = number(1, "sh", "-c", GATED)
     await bench.begins(run)
     (supervisor,) = supervisors(bench)
@@ -260,7 +260,7 @@ async def test_a_supervisor_starts_no_more_than_its_task(bench: Bench) -> None:
 # Scratch folders.
 
 
-async def test_a_folder_with_leftovers_is_removed(bench: Bench) -> None:
+async def test_folder_with_leftovers_is_removed(bench: Bench) -> None:
     for task, script in enumerate(("echo x > left", "mkdir -p a/b", "echo x > $TMPDIR/left", "chmod 0 ."), 1):
         result = await bench.result(number(task, "sh", "-c", script))
         assert result.outcome is Outcome.SUCCEEDED
@@ -269,12 +269,12 @@ async def test_a_folder_with_leftovers_is_removed(bench: Bench) -> None:
     await until(lambda: not any(bench.scratch.iterdir()))
 
 
-async def test_an_empty_folder_goes_as_soon_as_no_task_wants_it(bench: Bench) -> None:
+async def test_empty_folder_is_removed_when_no_task_needs_it(bench: Bench) -> None:
     await bench.result(number(1, "true"))
     await until(lambda: not any(bench.scratch.iterdir()))
 
 
-def test_an_untouched_folder_is_the_next_one(tmp_path: Path) -> None:
+def test_untouched_folder_is_reused(tmp_path: Path) -> None:
     folders, first, second = ScratchFolders(), tmp_path / "1", tmp_path / "2"
     folders.make(str(first))
     inode = first.stat().st_ino
@@ -306,8 +306,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_whatever_was_done_in_a_folder_is_noticed(tmp_path: Path, change: str, before: int) -> None:
-    """``before``: so many tasks have had it, and left it as it was."""
+def test_any_change_in_a_folder_is_noticed(tmp_path: Path, change: str, before: int) -> None:
+    """``before``: number of tasks that have used the folder without changing it."""
     folders, names = ScratchFolders(), [str(tmp_path / str(number)) for number in range(before + 2)]
     for name in names[:before]:
         folders.make(name)
@@ -321,7 +321,7 @@ def test_whatever_was_done_in_a_folder_is_noticed(tmp_path: Path, change: str, b
 
 
 @pytest.mark.parametrize("has_inotify", [True, False])
-def test_what_is_empty_again_is_the_next_one(
+def test_folder_that_is_empty_again_is_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_inotify: bool
 ) -> None:
     if not has_inotify:
@@ -336,7 +336,7 @@ def test_what_is_empty_again_is_the_next_one(
     assert len(inodes) == 1
 
 
-def test_a_folder_that_is_a_link_now_is_not_taken_back(tmp_path: Path) -> None:
+def test_folder_replaced_by_a_link_is_not_reused(tmp_path: Path) -> None:
     folders, folder, other = ScratchFolders(), tmp_path / "1", tmp_path / "other"
     (other / ".tmp").mkdir(parents=True)
     folders.make(str(folder))
@@ -347,10 +347,10 @@ def test_a_folder_that_is_a_link_now_is_not_taken_back(tmp_path: Path) -> None:
     assert other.exists()
 
 
-# What is said.
+# Messages.
 
 
-def test_messages_arrive_in_whatever_parts() -> None:
+def test_messages_are_decoded_from_any_parts() -> None:
     messages = [{"stdout": bytes(5), "exit_code": -9}, {}, "kill", {"environment": {"NAME": "\udcff"}}]
     stream, unpacker, heard = b"".join(map(pack, messages)), Unpacker(), []
     for at in range(len(stream)):
@@ -360,8 +360,8 @@ def test_messages_arrive_in_whatever_parts() -> None:
     assert heard == messages
 
 
-def test_an_order_arrives_with_every_field() -> None:
-    """Each field has a value of its own, so that two that are swapped show."""
+def test_order_is_decoded_with_every_field() -> None:
+    """Each field has a different value, so that swapped fields are detected."""
     values = {name: name for name in TaskOrder.__slots__}
     order = TaskOrder(**values)  # type: ignore[arg-type]
     unpacker = Unpacker()

@@ -1,4 +1,4 @@
-"""Files into and out of a task: the cache, the scratch folder, and what may be taken out of it."""
+"""Input and output files of a task: the cache, the scratch folder, and the collection of outputs."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ async def read(cache: Cache, sha256: str) -> bytes:
 
 
 def downloads_of(master: SmallMaster, sha256: str) -> list[str]:
-    """The ranges that were asked for."""
+    """Return the requested ranges."""
     return [span for method, name, span in master.asked if (method, name) == ("GET", sha256)]
 
 
 # The cache
 
 
-async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_path: Path, gate: HttpClient) -> None:
+async def test_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_path: Path, gate: HttpClient) -> None:
     name = master.holds(CONTENT)
     master.gate.clear()
     needs = [asyncio.create_task(read(cache, name)) for _ in range(5)]
@@ -81,7 +81,7 @@ async def test_a_file_is_fetched_once(master: SmallMaster, cache: Cache, tmp_pat
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])
-async def test_one_that_breaks_off_is_gone_on_with(
+async def test_interrupted_download_is_resumed(
     master: SmallMaster,
     cache: Cache,
     tmp_path: Path,
@@ -94,32 +94,32 @@ async def test_one_that_breaks_off_is_gone_on_with(
         master.checksums[name] = checksum_of(CONTENT)
     master.breaks_off_after = 900_000
     assert await read(cache, name) == CONTENT
-    assert goes_on(downloads_of(master, name))
+    assert is_contiguous(downloads_of(master, name))
     other = master.holds(CONTENT[::-1])
     monkeypatch.setattr(downloads, "PATIENCE_S", -1)
     with pytest.raises(DownloadError, match="cannot be fetched"):
         await read(cache, other)
     master.breaks_off_after = 0
     assert await read(a_cache(tmp_path, gate), other) == CONTENT[::-1]  # by the next agent
-    assert goes_on(downloads_of(master, other))
+    assert is_contiguous(downloads_of(master, other))
 
 
-def goes_on(spans: list[str]) -> bool:
-    """Each download began where the one before had come to."""
+def is_contiguous(spans: list[str]) -> bool:
+    """Return whether each download started where the previous one ended."""
     starts = [int(span[len("bytes=") : -1] or 0) for span in spans]
     return len(starts) > 1 and starts[0] == 0 and starts == sorted(set(starts))
 
 
 @pytest.mark.parametrize("tells_lengths", [False, True])
 @pytest.mark.parametrize("content", [b"", b"x", CONTENT * 3])
-async def test_files_of_any_length_come(
+async def test_files_of_any_length_are_fetched(
     master: SmallMaster, cache: Cache, content: bytes, tells_lengths: bool
 ) -> None:
-    master.tells_lengths = tells_lengths  # something between them may leave it out
+    master.tells_lengths = tells_lengths  # a proxy may drop the header
     assert await read(cache, master.holds(content)) == content
 
 
-async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
+async def test_download_is_checked_against_its_hash(master: SmallMaster, cache: Cache) -> None:
     name = hashlib.sha256(CONTENT).hexdigest()
     master.blobs[name] = CONTENT[:-1] + b"x"
     with pytest.raises(DownloadError, match="does not match its hash") as failure:
@@ -129,7 +129,7 @@ async def test_what_comes_is_checked(master: SmallMaster, cache: Cache) -> None:
     assert await read(cache, name) == CONTENT
 
 
-async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> None:
+async def test_download_is_checked_against_its_seal(master: SmallMaster, cache: Cache) -> None:
     name = master.holds(CONTENT)
     master.checksums[name] = checksum_of(CONTENT[::-1])
     with pytest.raises(DownloadError, match="does not match its hash"):
@@ -143,7 +143,7 @@ async def test_a_seal_is_what_is_checked(master: SmallMaster, cache: Cache) -> N
 
 
 @pytest.mark.parametrize("checksum", ["", "blake3:", "blake4:" + "0" * 64, "blake3:" + "g" * 64, "0" * 1000])
-async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
+async def test_download_with_an_invalid_seal_is_checked_by_its_name(
     master: SmallMaster, cache: Cache, checksum: str
 ) -> None:
     name = master.holds(CONTENT)
@@ -155,7 +155,7 @@ async def test_where_there_is_no_seal_that_is_one_its_name_is_checked(
     assert await read(cache, name) == CONTENT
 
 
-async def test_a_worker_without_blake3_checks_the_name(
+async def test_worker_without_blake3_checks_the_name(
     master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checksums, "_blake3", None)
@@ -168,13 +168,15 @@ def checksum_of(content: bytes) -> str:
     return f"blake3:{blake3(content).hexdigest()}"
 
 
-async def test_what_the_master_does_not_have_is_gone(cache: Cache) -> None:
+async def test_file_missing_at_the_master_is_reported_as_gone(cache: Cache) -> None:
     with pytest.raises(DownloadError, match="the master has no file") as failure:
         await read(cache, "0" * 64)
     assert failure.value.is_gone
 
 
-async def test_the_least_recently_used_go_first(master: SmallMaster, tmp_path: Path, gate: HttpClient) -> None:
+async def test_least_recently_used_files_are_removed_first(
+    master: SmallMaster, tmp_path: Path, gate: HttpClient
+) -> None:
     names = [master.holds(bytes([n]) * 100) for n in range(4)]
     cache = a_cache(tmp_path, gate, limit_bytes=300)
     for name in names[:3]:
@@ -183,14 +185,14 @@ async def test_the_least_recently_used_go_first(master: SmallMaster, tmp_path: P
     await read(cache, names[3])
     assert cache.size_bytes == 300
     assert {file.name for file in (tmp_path / "cache").iterdir() if file.is_file()} == {names[n] for n in (0, 2, 3)}
-    cache = a_cache(tmp_path, gate, limit_bytes=100)  # remembers after a restart
+    cache = a_cache(tmp_path, gate, limit_bytes=100)  # survives a restart
     async with cache.hold(names[2]), cache.hold(names[0]):
-        assert cache.size_bytes == 300  # what is held stays
+        assert cache.size_bytes == 300  # files in use are kept
     assert {file.name for file in (tmp_path / "cache").iterdir() if file.is_file()} <= {names[2], names[0]}
     assert cache.size_bytes == 100
 
 
-async def test_a_file_that_was_changed_is_fetched_again(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
+async def test_changed_file_is_fetched_again(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
     name = master.holds(CONTENT)
     await read(cache, name)
     file = tmp_path / "cache" / name
@@ -198,15 +200,15 @@ async def test_a_file_that_was_changed_is_fetched_again(master: SmallMaster, cac
     file.chmod(0o600)
     file.write_bytes(CONTENT[:-1] + b"x")
     file.chmod(0o444)
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # it covers its tracks
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # with the old modification time
     assert await read(cache, name) == CONTENT
     assert len(downloads_of(master, name)) == 2
 
 
-async def test_a_download_that_nobody_waits_for_is_given_up(
+async def test_download_ends_when_its_last_waiter_is_cancelled(
     master: SmallMaster, cache: Cache, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gc.collect()  # what other tests have left is not meant
+    gc.collect()  # drop leftovers of other tests
     caplog.clear()
     name = master.holds(CONTENT)
     master.gate.clear()
@@ -227,18 +229,18 @@ async def test_a_download_that_nobody_waits_for_is_given_up(
     assert await read(cache, other) == b"other"
     del first, only
     gc.collect()
-    assert not caplog.records, "nothing is said of what nobody waits for"
+    assert not caplog.records, "a cancelled download is not logged"
 
 
-async def test_one_that_has_not_reached_the_master_is_given_up_at_once(
+async def test_download_without_a_connection_is_cancelled_at_once(
     master: SmallMaster, gate: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connecting, may_go_on, is_over = (threading.Event() for _ in range(3))
+    connecting, may_connect, is_over = (threading.Event() for _ in range(3))
     connect = HTTPConnection.connect
 
     def slowly(connection: HTTPConnection) -> None:
         connecting.set()
-        may_go_on.wait()
+        may_connect.wait()
         connect(connection)
 
     monkeypatch.setattr(HTTPConnection, "connect", slowly)
@@ -251,13 +253,13 @@ async def test_one_that_has_not_reached_the_master_is_given_up_at_once(
         await asyncio.wait([fetching], timeout=5)
         assert fetching.cancelled()
     finally:
-        may_go_on.set()
+        may_connect.set()
     await asyncio.to_thread(is_over.wait)
     assert not part.exists()
     assert not downloads_of(master, name)
 
 
-async def test_what_came_is_counted_and_nothing_more_comes_than_is_allowed(
+async def test_downloads_count_towards_the_daily_allowance(
     master: SmallMaster, gate: HttpClient, tmp_path: Path
 ) -> None:
     allowance = NetworkAllowance(tmp_path / "traffic.json", len(CONTENT) / 1e6)
@@ -265,7 +267,7 @@ async def test_what_came_is_counted_and_nothing_more_comes_than_is_allowed(
     assert not allowance.look("2026-03-04")
     await downloads.fetch(master.holds(CONTENT), tmp_path / "first")
     assert "used up" in allowance.look("2026-03-04")
-    assert "used up" in NetworkAllowance(tmp_path / "traffic.json", 1).look("2026-03-04"), "after a restart too"
+    assert "used up" in NetworkAllowance(tmp_path / "traffic.json", 1).look("2026-03-04"), "even after a restart"
     with pytest.raises(DownloadError, match="used up"):
         await downloads.fetch(master.holds(b"other"), tmp_path / "second")
     assert not allowance.look("2026-03-05")
@@ -300,7 +302,7 @@ def left(bench: Bench, result: Result) -> dict[str, bytes]:
     return {file.path: (folder / file.sha256).read_bytes() for file in result.outputs}
 
 
-async def test_a_task_finds_its_files(bench: Bench, master: SmallMaster) -> None:
+async def test_task_finds_its_inputs(bench: Bench, master: SmallMaster) -> None:
     script = "cat data/x own; test -x tool && test ! -x own && echo more >> data/x && cat data/x"
     tool = InputFile(master.holds(b"#!/bin/sh\n"), 10, executable=True)
     run = taking(
@@ -311,16 +313,16 @@ async def test_a_task_finds_its_files(bench: Bench, master: SmallMaster) -> None
     assert result.outcome is Outcome.SUCCEEDED
     assert result.stdout.data == b"one\nmine\none\nmore\n"
     again = taking(master, run_of("cat", "data/x", task=2), {"data/x": b"one\n"})
-    assert (await bench.result(again)).stdout.data == b"one\n"  # the cached one is as it was
+    assert (await bench.result(again)).stdout.data == b"one\n"  # the cached file is unchanged
 
 
 def links_from_1000_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever disk the tests are on."""
+    """Link files from 1000 bytes, on any file system."""
     monkeypatch.setattr(hard_links, "LINKED_FROM_BYTES", 1000)
     monkeypatch.setattr(staging, "_clone", lambda *_: False)
 
 
-async def test_a_large_file_is_linked_and_checked(
+async def test_large_file_is_linked_and_checked(
     bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links_from_1000_bytes(monkeypatch)
@@ -338,7 +340,7 @@ async def test_a_large_file_is_linked_and_checked(
     fine = taking(master, python("print(open('x', 'rb').read(1))", task=4), {"x": CONTENT})
     assert (await bench.result(fine)).stdout.data == b"b'\\x00'\n"
     result = await bench.result(taking(master, python(evil, task=5), {"x": CONTENT}))
-    assert result.outcome is Outcome.SUCCEEDED  # with a copy of its own
+    assert result.outcome is Outcome.SUCCEEDED  # with its own copy
 
 
 async def borrow(cache: Cache, folder: Path, sha256: str, limit_bytes: int | None = None) -> Inputs:
@@ -349,7 +351,7 @@ async def borrow(cache: Cache, folder: Path, sha256: str, limit_bytes: int | Non
     return inputs
 
 
-async def test_a_linked_file_stays_in_the_cache(
+async def test_linked_file_stays_in_the_cache(
     master: SmallMaster, tmp_path: Path, gate: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links_from_1000_bytes(monkeypatch)
@@ -366,7 +368,7 @@ async def test_a_linked_file_stays_in_the_cache(
     await inputs.detach()  # once more
 
 
-async def test_a_linked_file_that_is_gone_harms_nobody(
+async def test_missing_linked_file_is_reported(
     master: SmallMaster, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links_from_1000_bytes(monkeypatch)
@@ -376,7 +378,7 @@ async def test_a_linked_file_that_is_gone_harms_nobody(
         await inputs.detach()
 
 
-async def test_of_tasks_that_share_a_changed_file_none_counts(
+async def test_no_task_that_shared_a_changed_file_succeeds(
     master: SmallMaster, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links_from_1000_bytes(monkeypatch)
@@ -392,11 +394,11 @@ async def test_of_tasks_that_share_a_changed_file_none_counts(
     await borrow(cache, tmp_path / "next", name)
     assert (tmp_path / "next" / "x").stat().st_nlink == 1
     assert (tmp_path / "next" / "x").read_bytes() == CONTENT
-    with pytest.raises(StagingError, match="was changed"):  # although it is sound again
+    with pytest.raises(StagingError, match="was changed"):  # although it is intact again
         await slow.detach()
 
 
-async def test_a_linked_file_that_is_renamed_is_brought_and_stays_read_only(
+async def test_renamed_linked_file_is_collected_and_stays_read_only(
     bench: Bench, master: SmallMaster, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links_from_1000_bytes(monkeypatch)
@@ -410,7 +412,7 @@ async def test_a_linked_file_that_is_renamed_is_brought_and_stays_read_only(
     assert (await bench.result(mode)).stdout.data == b"0o444\n"
 
 
-async def test_time_for_fetching_does_not_count(bench: Bench, master: SmallMaster) -> None:
+async def test_time_for_fetching_does_not_count_as_run_time(bench: Bench, master: SmallMaster) -> None:
     master.gate.clear()
     run = taking(master, run_of("cat", "x", timeout_s=2.0), {"x": b"hello"})
     bench.runner.start(run)
@@ -421,7 +423,7 @@ async def test_time_for_fetching_does_not_count(bench: Bench, master: SmallMaste
     assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, b"hello")
 
 
-async def test_it_can_be_cancelled_while_files_come(bench: Bench, master: SmallMaster) -> None:
+async def test_task_can_be_cancelled_while_files_are_fetched(bench: Bench, master: SmallMaster) -> None:
     master.gate.clear()
     run = taking(master, run_of("cat", "x"), {"x": b"hello"})
     bench.runner.start(run)
@@ -431,7 +433,9 @@ async def test_it_can_be_cancelled_while_files_come(bench: Bench, master: SmallM
     await until(lambda: not (bench.scratch / str(run.attempt)).exists())
 
 
-async def test_what_cannot_be_had(bench: Bench, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_input_fails_and_unreachable_input_gives_back(
+    bench: Bench, master: SmallMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = taking(master, run_of("true"), {"data/x": InputFile("0" * 64, 1)})
     result = await bench.result(gone)
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, None)
@@ -444,13 +448,13 @@ async def test_what_cannot_be_had(bench: Bench, master: SmallMaster, monkeypatch
     assert bench.troubles == []
 
 
-async def test_more_than_the_scratch_folder_may_hold(bench: Bench, master: SmallMaster) -> None:
+async def test_inputs_beyond_the_scratch_limit_are_refused(bench: Bench, master: SmallMaster) -> None:
     result = await bench.result(taking(master, run_of("true"), {"x": InputFile("0" * 64, 2**31)}))
     assert result.outcome is Outcome.FAILED
     assert "its inputs have 2,147,483,648 bytes, the limit is 1,073,741,824" in result.reason
 
 
-async def test_its_own_inputs_count_as_well(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
+async def test_inputs_count_towards_the_scratch_limit(master: SmallMaster, cache: Cache, tmp_path: Path) -> None:
     name = master.holds(CONTENT)
     await borrow(cache, tmp_path / "a", name, limit_bytes=len(CONTENT))
     with pytest.raises(StagingError, match="its inputs have 2,048,000 bytes, the limit is 2,047,999"):
@@ -458,7 +462,7 @@ async def test_its_own_inputs_count_as_well(master: SmallMaster, cache: Cache, t
 
 
 @needs_bubblewrap
-async def test_files_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Cache) -> None:
+async def test_files_are_available_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Cache) -> None:
     async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
         run = taking(
             master, run_of("sh", "-c", "mkdir out; cp data/x out/y"), {"data/x": CONTENT}, outputs=("out/*",)
@@ -467,7 +471,7 @@ async def test_files_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Ca
         assert left(bench, result) == {"out/y": CONTENT}
 
 
-def test_a_link_in_place_of_a_scratch_folder_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_place_of_a_scratch_folder_is_not_followed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     (home / "file").write_text("mine")
@@ -478,7 +482,7 @@ def test_a_link_in_place_of_a_scratch_folder_is_not_followed(tmp_path: Path) -> 
     assert home.stat().st_mode & 0o777 == 0o755
 
 
-async def test_folders_deeper_than_python_goes_harm_nobody(tmp_path: Path) -> None:
+async def test_very_deep_folders_are_removed(tmp_path: Path) -> None:
     code = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
     async with Bench(tmp_path, quota=Quota(scratch_bytes=2**40)) as bench:
         assert (await bench.result(python(code))).outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
@@ -501,7 +505,7 @@ def paths(collected: Collected) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What a task has left."""
+    """A folder as left by a task."""
     folder = tmp_path / "task"
     for path in ("a.csv", "b.txt", ".hidden.csv", "out/c.csv", "out/deep/d.csv", "out/.git/e.csv", ".tmp/f.csv"):
         file = folder / path
@@ -532,17 +536,17 @@ def folder(tmp_path: Path) -> Path:
         ("out/deep/d.csv", ["out/deep/d.csv"]),
     ],
 )
-def test_patterns(folder: Path, pattern: str, matched: list[str]) -> None:
+def test_patterns_select_outputs(folder: Path, pattern: str, matched: list[str]) -> None:
     collected = collect(folder, pattern)
     assert (paths(collected), collected.problems) == (matched, ())
     for file in collected.files:
         content = (folder.parent / "store" / file.sha256).read_bytes()
         assert (content, hashlib.sha256(content).hexdigest()) == (file.path.encode(), file.sha256)
-        assert not (folder / file.path).exists()  # moved
+        assert not (folder / file.path).exists()  # renamed
 
 
-def test_several_patterns_take_a_file_once(folder: Path) -> None:
-    (folder / "b.csv").write_text("a.csv")  # as another one
+def test_several_patterns_collect_a_file_once(folder: Path) -> None:
+    (folder / "b.csv").write_text("a.csv")  # under another name
     assert paths(collect(folder, "*.csv", "a.*", "**")) == sorted(
         ["a.csv", "b.csv", "b.txt", "out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]
     )
@@ -569,7 +573,7 @@ def test_several_patterns_take_a_file_once(folder: Path) -> None:
         ("link.csv", "its output link.csv is a link or a device"),
     ],
 )
-def test_what_is_named_must_be_there(folder: Path, path: str, reason: str) -> None:
+def test_named_output_must_exist(folder: Path, path: str, reason: str) -> None:
     (folder / "away").symlink_to("/etc")
     (folder / "link.csv").symlink_to("/etc/passwd")
     (folder / "empty").mkdir()
@@ -594,14 +598,14 @@ def test_outputs_are_named_by_parameters(folder: Path) -> None:
         return [*paths(collected), *collected.problems]
 
     assert taken("r_{n}.csv", n=1) == ["r_1.csv"]
-    assert taken("a{n}b.*", n="*") == ["a*b.csv"], "a value is no pattern"
+    assert taken("a{n}b.*", n="*") == ["a*b.csv"], "a parameter value is not a pattern"
     assert taken("{{n}}.csv", n=1) == ["{n}.csv"]
-    assert taken("x{n}.log", n="{1,2}") == ["x{1,2}.log"], "a value has no alternatives"
+    assert taken("x{n}.log", n="{1,2}") == ["x{1,2}.log"], "braces in a value are not alternatives"
     assert taken("{r_2,axb}.{e}", e="csv") == ["axb.csv", "r_2.csv"]
     assert re.match("its output ../x is no path of its folder: .* must not leave", *taken("{n}", n="../x"))
 
 
-def test_missing_output_is_named_and_the_others_are_brought(folder: Path) -> None:
+def test_missing_output_is_named_and_the_others_are_collected(folder: Path) -> None:
     inputs = {"in.csv": InputFile("0" * 64), "data/x": InputFile("0" * 64)}
     (folder / "in.csv").write_text("input")
     (folder / "data").mkdir()
@@ -616,10 +620,10 @@ def test_literal_name_comes_before_a_pattern(folder: Path) -> None:
         (folder / name).write_text(name)
     assert paths(collect(folder, "r[1].csv")) == ["r[1].csv"]
     assert paths(collect(folder, "x{1,2}.csv", "what?")) == ["what?", "x{1,2}.csv"]
-    assert paths(collect(folder, "r[1].csv")) == ["r1.csv"]  # the other was moved: now it is a pattern
+    assert paths(collect(folder, "r[1].csv")) == ["r1.csv"]  # the literal file was renamed: now it is a pattern
 
 
-def test_folder_of_zarr_comes_whole(folder: Path) -> None:
+def test_zarr_folder_is_collected_completely(folder: Path) -> None:
     for name in (".zarray", ".zgroup", "0.0", "g/.zattrs"):
         (folder / "out.zarr" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "out.zarr" / name).write_text(name)
@@ -632,7 +636,7 @@ def test_folder_of_zarr_comes_whole(folder: Path) -> None:
     assert paths(collect(folder, "out.zarr/**", **same)) == whole
 
 
-def test_nothing_is_reached_through_a_link(folder: Path, tmp_path: Path) -> None:
+def test_no_output_is_collected_through_a_link(folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.csv").write_text("secret")
@@ -649,8 +653,10 @@ def test_nothing_is_reached_through_a_link(folder: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("swapped", ["a.csv", "out"])
-def test_what_is_swapped_for_a_link_is_not_taken(folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the taking."""
+def test_output_swapped_for_a_link_is_not_collected(
+    folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The swap happens between the check and the collection."""
     missing = Collector._missing
 
     def swap(self: Collector, *args: Any) -> list[str]:
@@ -671,14 +677,14 @@ def test_what_is_swapped_for_a_link_is_not_taken(folder: Path, swapped: str, mon
     assert (folder.parent / "elsewhere" / "c.csv").exists() == (swapped == "out")
 
 
-def test_inputs_that_are_as_they_were_are_no_outputs(folder: Path) -> None:
+def test_unchanged_inputs_are_no_outputs(folder: Path) -> None:
     same = InputFile(hashlib.sha256(b"a.csv").hexdigest())
     (folder / "b.csv").write_text("changed")
     collected = collect(folder, "*.csv", **{"a.csv": same, "b.csv": same})
     assert (paths(collected), collected.problems) == (["b.csv"], ())
 
 
-def test_unchanged_input_is_brought_if_it_is_named_exactly(folder: Path) -> None:
+def test_unchanged_input_is_collected_if_named_exactly(folder: Path) -> None:
     same = {"a.csv": InputFile(hashlib.sha256(b"a.csv").hexdigest())}
     hint = "name a file exactly to bring it unchanged"
     collected = collect(folder, "[a].csv", **same)
@@ -687,7 +693,7 @@ def test_unchanged_input_is_brought_if_it_is_named_exactly(folder: Path) -> None
     assert paths(collect(folder, "[a].csv", "a.csv", **same)) == ["a.csv"]
 
 
-def test_names_that_cannot_be_brought_back(folder: Path) -> None:
+def test_outputs_with_unsupported_names_are_reported(folder: Path) -> None:
     (folder / "a\nb.csv").write_text("x")
     collected = collect(folder, "*.csv")
     assert paths(collected) == ["a.csv"]
@@ -700,22 +706,22 @@ def test_executable_bit_is_kept(folder: Path) -> None:
     assert [(file.path, file.executable) for file in files] == [("a.csv", True), ("b.txt", False)]
 
 
-def test_folders_without_end_or_without_a_name(folder: Path) -> None:
+def test_endless_and_unnamed_folders_are_reported(folder: Path) -> None:
     deep = folder / "deep"
     for _ in range(60):
         deep = deep / "d"
     deep.mkdir(parents=True)
     assert "is too deep: 39 folders are the limit" in collect(folder, "deep").problems[1]
-    assert paths(collect(folder, "*.csv")) == ["a.csv"]  # who does not look there does not care
+    assert paths(collect(folder, "*.csv")) == ["a.csv"]  # patterns that do not enter it are not affected
     odd = folder / os.fsdecode(b"odd-\xff")
     odd.mkdir()
     (odd / "x").write_text("x")
     (problem,) = collect(folder, "odd*/*").problems
     assert problem.startswith(r"its output odd-\udcff/x has an invalid name")
-    problem.encode()  # it can be written into a result
+    problem.encode()  # the reason can be encoded in a result
 
 
-def test_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_outputs_are_enforced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collected = collect(folder, "?.*", limit_bytes=6)
     limit = "its outputs have more than 6 bytes (outputs_limit_bytes of this worker)"
     assert (paths(collected), collected.problems) == (["a.csv"], (f"{limit}: b.txt is left out",))
@@ -728,7 +734,7 @@ def test_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["more than 3 files" in problem for problem in collect(folder, "**").problems] == [True]
 
 
-def test_what_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_output_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (folder / "a.csv").open("wb") as file:
         file.truncate(2**40)
     monkeypatch.setattr(Collector, "_hash", lambda *_: pytest.fail("it was read"))
@@ -736,7 +742,7 @@ def test_what_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("when", ["looking", "reading"])
-def test_collecting_can_be_given_up(folder: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collection_can_be_cancelled(folder: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(folder, ("a.csv", "**"), folder.parent / "store", 2**40)
     if when == "looking":
         collector.is_unwanted = True
@@ -755,7 +761,7 @@ def test_collecting_can_be_given_up(folder: Path, when: str, monkeypatch: pytest
         collector.collect({})
 
 
-def test_a_file_with_several_names_is_copied(folder: Path) -> None:
+def test_file_with_several_names_is_copied(folder: Path) -> None:
     (folder.parent / "other").hardlink_to(folder / "a.csv")
     (folder.parent / "other").chmod(0o444)
     (folder / "c.csv").hardlink_to(folder / "b.txt")
@@ -767,12 +773,12 @@ def test_a_file_with_several_names_is_copied(folder: Path) -> None:
     assert (folder.parent / "store" / collected.files[0].sha256).read_text() == "a.csv"
 
 
-def test_a_locked_file_is_taken_all_the_same(folder: Path) -> None:
+def test_unreadable_file_is_still_collected(folder: Path) -> None:
     (folder / "a.csv").chmod(0)
     assert paths(collect(folder, "a.csv")) == ["a.csv"]
 
 
-async def test_a_successful_task_brings_its_files(bench: Bench, master: SmallMaster) -> None:
+async def test_outputs_of_a_successful_task_are_collected(bench: Bench, master: SmallMaster) -> None:
     run = taking(master, run_of("sh", "-c", "echo x > a.csv; echo y > b.csv"), {}, outputs=("*.csv", "a.csv"))
     result = await bench.result(run)
     assert left(bench, result) == {"a.csv": b"x\n", "b.csv": b"y\n"}
@@ -780,7 +786,7 @@ async def test_a_successful_task_brings_its_files(bench: Bench, master: SmallMas
     await until(lambda: not (bench.scratch / str(run.attempt)).exists())
 
 
-async def test_failed_task_brings_what_it_left(bench: Bench, master: SmallMaster) -> None:
+async def test_outputs_of_a_failed_task_are_collected(bench: Bench, master: SmallMaster) -> None:
     script = "echo x > a.csv; exit 3"
     run = taking(master, run_of("sh", "-c", script), {}, outputs=("*.csv", "none"), optional_outputs=("*.log",))
     result = await bench.result(run)
@@ -788,14 +794,14 @@ async def test_failed_task_brings_what_it_left(bench: Bench, master: SmallMaster
     assert left(bench, result) == {"a.csv": b"x\n"}
 
 
-async def test_timed_out_task_brings_what_it_left(bench: Bench, master: SmallMaster) -> None:
+async def test_outputs_of_a_timed_out_task_are_collected(bench: Bench, master: SmallMaster) -> None:
     run = run_of("sh", "-c", "echo x > a.csv; exec sleep 600", timeout_s=1.0)
     result = await bench.result(taking(master, run, {}, outputs=("*.csv",)))
     assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 1 s")
     assert left(bench, result) == {"a.csv": b"x\n"}
 
 
-async def test_cancelled_task_brings_nothing(bench: Bench, master: SmallMaster) -> None:
+async def test_outputs_of_a_cancelled_task_are_not_collected(bench: Bench, master: SmallMaster) -> None:
     run = taking(master, run_of("sh", "-c", "echo x > a.csv; exec sleep 600"), {}, outputs=("*.csv",))
     bench.runner.start(run)
     await until((bench.scratch / str(run.attempt) / "a.csv").exists)
@@ -804,7 +810,7 @@ async def test_cancelled_task_brings_nothing(bench: Bench, master: SmallMaster) 
     assert (result.outcome, result.outputs) == (Outcome.CANCELLED, ())
 
 
-async def test_success_without_its_output_is_none(
+async def test_task_without_its_required_output_fails(
     tmp_path: Path, bench: Bench, master: SmallMaster, cache: Cache
 ) -> None:
     result = await bench.result(taking(master, run_of("true"), {}, outputs=("a.csv",)))

@@ -1,4 +1,4 @@
-"""Tasks with users of their own, one for each slot: what belongs to whom, and what a service gives its agent."""
+"""Tasks with separate users, one per slot: ownership of files, and the permissions of a service's agent."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ Zygote(socket.socket(fileno=int(sys.argv[1])), SlotUsers(find("{first}-{last}"))
 
 
 def one_user() -> int:
-    """Return the first of two users of this process alone: all that runs as one of them may be killed."""
+    """Return the first of two users reserved for this process: any process of them may be killed."""
     return 20_000 + 4 * (os.getpid() % 10_000)
 
 
@@ -50,7 +50,7 @@ SANDBOXES = [SandboxChoice.OFF, *([SandboxChoice.LANDLOCK] if landlock.version()
 
 @pytest.fixture(params=SANDBOXES)
 async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
-    folder = Path(tempfile.mkdtemp())  # not pytest's own, which only root may enter
+    folder = Path(tempfile.mkdtemp())  # not pytest's folder, which only root may enter
     folder.chmod(0o711)
     sandbox: Sandbox | None = open_sandbox(request.param)
     ours, theirs = socket.socketpair()
@@ -71,7 +71,7 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
         shutil.rmtree(folder)
 
 
-async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
+async def test_files_of_a_slot_are_inaccessible_to_other_slots(bench: Bench) -> None:
     leaves = "echo secret > mine; mkdir -m 700 closed; head -c 100000 /dev/zero > closed/one; echo > begun"
     leaves += "; touch /dev/shm/$(id -u); mkdir -p /tmp/$(id -u)/inner" if bench.launcher._sandbox is None else ""
     waits = f"{leaves}; while [ ! -e go ]; do sleep 0.01; done; id -u"
@@ -86,7 +86,7 @@ async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
     given = bench.launcher._given
     assert given
     measured = await asyncio.to_thread(given.used_bytes, str(first))
-    assert measured >= 100_000, "a folder is measured where its user alone may enter"
+    assert measured >= 100_000, "folders that only their user may enter are measured"
 
     refused = await bench.result(run_of("true", task=3))
     assert (refused.outcome, "more slots than users" in refused.reason) == (Outcome.GIVEN_BACK, True)
@@ -103,7 +103,7 @@ async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
     (first / "go").touch()
     results = [await bench.end_of(runs[0]), second]
     assert {int(result.stdout.data) for result in results} == two_users()
-    await until(lambda: not any(bench.scratch.iterdir()))  # what only the task's user might enter, too
+    await until(lambda: not any(bench.scratch.iterdir()))  # including folders that only the task's user may enter
     assert not [
         path
         for user in two_users()
@@ -112,8 +112,8 @@ async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
     ]
 
 
-async def test_what_is_killed_dies_with_all_that_it_started(bench: Bench) -> None:
-    """The zygote does it for the agent; and where a supervisor was killed, all that its slot's user runs goes."""
+async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:
+    """The zygote kills for the agent; if a supervisor was killed, all processes of its slot's user are killed."""
     stubborn = "trap '' TERM; setsid sleep 600 & echo > begun; while :; do sleep 0.1; done"
     for task, end in ((1, bench.runner.cancel), (2, None)):
         run = run_of("sh", "-c", stubborn, task=task)
@@ -131,8 +131,8 @@ async def test_what_is_killed_dies_with_all_that_it_started(bench: Bench) -> Non
         await until(lambda: not any(map(_is_a_task, psutil.process_iter())))
 
 
-def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
-    """A link to what the cache has can be read, and stays the agent's."""
+def test_folder_is_lent_only_to_a_group(tmp_path: Path) -> None:
+    """A linked file of the cache is readable, and still belongs to the agent."""
     folder, cached = tmp_path / "scratch" / "1.1.1", tmp_path / "cached"
     (folder / "inner").mkdir(parents=True, mode=0o700)
     cached.write_text("large")
@@ -151,8 +151,8 @@ def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
     assert {status.st_uid for status in found.values()} == {0}
 
 
-def test_what_an_earlier_service_left_is_handed_over_by_its_group(tmp_path: Path) -> None:
-    """A folder that its user has closed, below one that nobody may list; and what runs as that user is killed."""
+def test_leftovers_of_an_earlier_service_are_handed_over_by_its_group(tmp_path: Path) -> None:
+    """A folder closed by its user, below one that cannot be listed; processes of that user are killed."""
     user = TaskUser(one_user(), one_user())
     room = tmp_path / "scratch" / "session-1" / "1.1.1"
     room.mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_what_an_earlier_service_left_is_handed_over_by_its_group(tmp_path: Path
     assert (room / "closed").stat().st_mode & 0o070 == 0o070
 
 
-def test_where_nothing_has_come_nothing_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_leftovers_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[list[str]] = []
 
     def start(command: list[str], _: object) -> int:
@@ -190,7 +190,7 @@ def test_where_nothing_has_come_nothing_is_looked_for(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("what", "is_open"), [("file", True), ("closed file", False), ("closed folder", False), ("sticky folder", False)]
 )
-def test_a_folder_is_handed_over_only_where_the_group_is_kept_out(
+def test_folder_is_handed_over_only_if_its_group_has_no_access(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, is_open: bool
 ) -> None:
     handed: list[object] = []
@@ -211,7 +211,7 @@ def _is_a_task(process: psutil.Process) -> bool:
         return False
 
 
-def test_the_agent_of_a_service_has_no_power_and_is_in_its_tasks_groups(tmp_path: Path) -> None:
+def test_agent_of_a_service_has_no_capabilities_but_its_tasks_groups(tmp_path: Path) -> None:
     says = "id -u; id -G; umask; grep -h -E 'CapPrm|CapEff|CapAmb|NoNewPrivs' /proc/self/status; exit 7"
     done = _serve(
         "--user", "nobody", "--tasks-as", f"{min(two_users())}-{max(two_users())}", "--", "/bin/sh", "-c", says
@@ -238,7 +238,7 @@ def test_the_agent_of_a_service_has_no_power_and_is_in_its_tasks_groups(tmp_path
         (["--user", "nobody", "--tasks-as", "61601-61602"], "there is no command"),
     ],
 )
-def test_a_service_that_would_protect_nothing_is_refused(words: list[str], why: str) -> None:
+def test_service_without_protection_is_refused(words: list[str], why: str) -> None:
     done = _serve(*words)
     assert (done.returncode, why in done.stderr) == (2, True), done.stderr
 

@@ -1,4 +1,4 @@
-"""Rates, in virtual time: bytes are counted, no clock is read."""
+"""Rates in virtual time: bytes are counted, no clock is read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.worker.peer_bench import PIECE, MasterStub, content_of, list_of, name
     st.floats(1e3, 1e7),
     st.lists(st.tuples(st.integers(1, PIECE), st.floats(0, 2)), min_size=1, max_size=60),
 )
-def test_the_rate_is_kept_and_used(rate: float, burst: float, wishes: list[tuple[int, float]]) -> None:
-    """Never more than the burst, what the rate gives, and one piece; and whoever waits as told never waits again."""
+def test_rate_is_enforced_and_fully_used(rate: float, burst: float, wishes: list[tuple[int, float]]) -> None:
+    """At most the burst, the rate's share and one piece; a client that waits as requested need not wait again."""
     bucket, now, spent = TokenBucket(rate, burst), 0.0, 0
     for count, idle_s in wishes:
         now += idle_s
@@ -38,7 +38,7 @@ def test_the_rate_is_kept_and_used(rate: float, burst: float, wishes: list[tuple
         assert spent <= burst + rate * now + count + 2
 
 
-def test_two_that_share_a_bucket_share_its_rate() -> None:
+def test_two_users_of_a_bucket_share_its_rate() -> None:
     bucket, now, spent = TokenBucket(1000.0, 100.0), 0.0, [0, 0]
     while now < 100.0:
         for which in (0, 1):
@@ -49,19 +49,19 @@ def test_two_that_share_a_bucket_share_its_rate() -> None:
     assert spent[0] == spent[1]
 
 
-def test_without_a_rate_nobody_waits_and_a_new_rate_counts_from_now() -> None:
+def test_bucket_without_a_rate_never_delays_and_new_rates_apply() -> None:
     bucket = TokenBucket(None, 100.0)
     bucket.spend(10**9, 0.0)
     assert bucket.wait_s(0.0) == 0.0
     bucket = TokenBucket(10.0, 100.0)
     bucket.spend(300, 0.0)
-    assert bucket.wait_s(0.0) == 20.1  # until one token is there
+    assert bucket.wait_s(0.0) == 20.1  # until one token is available
     bucket.change(100.0, 10.0)
     assert bucket.wait_s(10.0) == 1.01
 
 
 class Clock:
-    """Virtual time, which passes only while somebody sleeps."""
+    """Virtual time, which passes only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -75,13 +75,13 @@ class Clock:
 
 RATE = 2**20
 BURST = 2.0**19
-CONTENT = content_of(40)  # ten MiB
+CONTENT = content_of(40)  # 10 MiB
 LEAST_S = (len(CONTENT) - BURST - PIECE) / RATE
 MOST_S = len(CONTENT) / RATE + 0.5
 
 
 @pytest.mark.parametrize("limits", ["owner", "plan"])
-def test_a_fetch_asks_for_no_more_than_the_owner_and_the_plan_allow(
+def test_fetch_obeys_the_owners_and_the_planned_rate(
     limits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -96,7 +96,7 @@ def test_a_fetch_asks_for_no_more_than_the_owner_and_the_plan_allow(
     assert LEAST_S <= clock.now <= MOST_S
 
 
-def test_a_server_sends_no_more_than_its_owner_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_obeys_its_owners_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(serving, "time", clock)
     file = tmp_path / "file"
@@ -104,7 +104,7 @@ def test_a_server_sends_no_more_than_its_owner_allows(tmp_path: Path, monkeypatc
     growing = GrowingFile(file, len(CONTENT), PieceLayout(len(CONTENT)).count)
     near, far = socket.socketpair()
     sending = Serving(near, growing, TokenBucket(RATE, BURST), lambda: True)
-    monkeypatch.setattr(socket.socket, "setsockopt", lambda *option: None)  # a pair has no TCP
+    monkeypatch.setattr(socket.socket, "setsockopt", lambda *option: None)  # a socket pair has no TCP options
     server = threading.Thread(target=sending.run)
     server.start()
     pieces = IncomingPieces(far, 0)

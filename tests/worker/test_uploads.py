@@ -1,4 +1,4 @@
-"""What a result names is at the master before the result is: whole, once, and again after a crash."""
+"""Files of a result are uploaded before the result: completely, once, and again after a crash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def uploads(master: SmallMaster) -> AsyncIterator[Uploads]:
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
-    """With a result whose task left a file."""
+    """A spool with a result and its output file."""
     spool = Spool(tmp_path / "spool", 2**30)
     folder = spool.files_folder(RESULT.attempt)
     folder.mkdir()
@@ -45,14 +45,14 @@ async def deliver(uploads: Uploads, spool: Spool, result: Result = RESULT) -> Re
     return await uploads.deliver(result, files, spool.value_file(result.attempt), spool.files_folder(result.attempt))
 
 
-async def test_a_file_is_sent_once(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+async def test_file_is_uploaded_once(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     assert await deliver(uploads, spool) == RESULT
     assert await deliver(uploads, spool) == RESULT
     assert master.blobs[NAME] == CONTENT
     assert [method for method, _, _ in master.asked] == ["HEAD", "PUT", "HEAD"]
 
 
-async def test_a_file_waits_for_a_connection_that_is_not_metered(
+async def test_upload_waits_for_an_unmetered_connection(
     uploads: Uploads, spool: Spool, master: SmallMaster, tmp_path: Path
 ) -> None:
     uploads._allowance = allowance = NetworkAllowance(tmp_path / "traffic.json")
@@ -68,17 +68,15 @@ async def test_a_file_waits_for_a_connection_that_is_not_metered(
     assert allowance.moved_mb == len(CONTENT) / 1e6
 
 
-async def test_an_upload_is_gone_on_with(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+async def test_interrupted_upload_is_resumed(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.unfinished[NAME] = CONTENT[:5000]
     assert await deliver(uploads, spool) == RESULT
     assert master.blobs[NAME] == CONTENT
     assert master.asked[-1] == ("PUT", NAME, f"bytes 5000-{len(CONTENT) - 1}/{len(CONTENT)}")
 
 
-async def test_an_upload_to_a_master_that_is_gone_begins_anew_at_the_next_address(
-    spool: Spool, master: SmallMaster
-) -> None:
-    """A computer that lost its power takes what comes, says nothing, and never hangs up."""
+async def test_upload_to_a_dead_master_restarts_at_the_next_address(spool: Spool, master: SmallMaster) -> None:
+    """A computer without power neither answers nor closes its connections."""
     is_asked = asyncio.Event()
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,10 +95,8 @@ async def test_an_upload_to_a_master_that_is_gone_begins_anew_at_the_next_addres
     assert master.blobs[NAME] == CONTENT
 
 
-async def test_an_upload_to_the_only_master_begins_anew_when_the_link_is_lost_and_nothing_moves(
-    spool: Spool, master: SmallMaster
-) -> None:
-    """Its computer was switched off, and is back at the same address."""
+async def test_stalled_upload_restarts_when_the_link_is_lost(spool: Spool, master: SmallMaster) -> None:
+    """The master's computer was switched off, and is back at the same address."""
     is_asked, port = asyncio.Event(), master.port
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,7 +112,7 @@ async def test_an_upload_to_the_only_master_begins_anew_when_the_link_is_lost_an
         await is_asked.wait()
         gone.close()
         await master.start()
-        await http.turn_to_next(3600.0)  # something has moved within that
+        await http.turn_to_next(3600.0)  # the upload made progress within that time
         assert http._under_way
         await http.turn_to_next(0.0)
         assert not http._under_way
@@ -124,17 +120,13 @@ async def test_an_upload_to_the_only_master_begins_anew_when_the_link_is_lost_an
     assert master.blobs[NAME] == CONTENT
 
 
-async def test_a_bad_beginning_of_somebody_elses_is_written_over(
-    uploads: Uploads, spool: Spool, master: SmallMaster
-) -> None:
+async def test_invalid_partial_upload_is_overwritten(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.unfinished[NAME] = b"x" * 5000
     assert await deliver(uploads, spool) == RESULT
     assert master.blobs[NAME] == CONTENT
 
 
-async def test_what_is_no_longer_what_it_was_is_no_success(
-    uploads: Uploads, spool: Spool, master: SmallMaster
-) -> None:
+async def test_result_fails_if_its_file_changed(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.unfinished[NAME] = CONTENT[:5000]
     (spool.files_folder(RESULT.attempt) / NAME).write_bytes(CONTENT[::-1])
     result = await deliver(uploads, spool)
@@ -142,7 +134,9 @@ async def test_what_is_no_longer_what_it_was_is_no_success(
     assert "its content has changed" in result.reason
 
 
-async def test_what_the_master_never_takes_is_no_success(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+async def test_result_fails_if_the_master_refuses_its_file(
+    uploads: Uploads, spool: Spool, master: SmallMaster
+) -> None:
     master.blob_status = 413
     result = await deliver(uploads, spool)
     assert (result.outcome, result.outputs, result.is_final) == (Outcome.FAILED, (), True)
@@ -159,7 +153,7 @@ async def test_failed_task_stays_failed_without_files_that_the_master_refuses(
     assert result == replace(failed, outputs=())
 
 
-async def test_a_master_without_room_is_told_of_once_and_waited_for(
+async def test_full_disk_of_the_master_is_logged_once_and_awaited(
     uploads: Uploads, spool: Spool, master: SmallMaster, caplog: pytest.LogCaptureFixture
 ) -> None:
     master.blob_status = 507
@@ -170,16 +164,14 @@ async def test_a_master_without_room_is_told_of_once_and_waited_for(
     assert await delivering == RESULT
 
 
-async def test_what_this_computer_lost_burns_nothing(uploads: Uploads, spool: Spool) -> None:
+async def test_result_with_a_lost_file_is_given_back(uploads: Uploads, spool: Spool) -> None:
     (spool.files_folder(RESULT.attempt) / NAME).unlink()
     result = await deliver(uploads, spool)
     assert result.outcome is Outcome.GIVEN_BACK
     assert "gone from the worker's disk" in result.reason
 
 
-async def test_a_value_that_this_computer_lost_burns_nothing(
-    uploads: Uploads, spool: Spool, master: SmallMaster
-) -> None:
+async def test_result_with_a_lost_value_is_given_back(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     result = Result(RESULT.attempt, Outcome.SUCCEEDED, 0, value=Output(len(CONTENT), sha256=NAME))
     delivered = await deliver(uploads, spool, result)
     assert (delivered.outcome, delivered.value) == (Outcome.GIVEN_BACK, None)
@@ -189,7 +181,7 @@ async def test_a_value_that_this_computer_lost_burns_nothing(
     assert master.blobs[NAME] == CONTENT
 
 
-async def test_long_stdout_goes_the_same_way(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+async def test_long_stdout_is_uploaded_like_a_file(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     stdout, _ = spool.output_files(RESULT.attempt)
     stdout.write_bytes(CONTENT)
     result = Result(RESULT.attempt, Outcome.FAILED, 1, stdout=Output(len(CONTENT), sha256=NAME))
@@ -197,7 +189,7 @@ async def test_long_stdout_goes_the_same_way(uploads: Uploads, spool: Spool, mas
     assert master.blobs[NAME] == CONTENT
 
 
-def test_files_stay_in_the_spool_as_long_as_their_result(spool: Spool, tmp_path: Path) -> None:
+def test_files_stay_in_the_spool_with_their_result(spool: Spool, tmp_path: Path) -> None:
     stray = tmp_path / "spool" / "9.9.9.files"
     stray.mkdir()
     (stray / NAME).write_bytes(b"left over from a crash")

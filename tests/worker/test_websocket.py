@@ -1,4 +1,4 @@
-"""The worker's end of the link against a server of another make."""
+"""The worker's WebSocket client against aiohttp's server."""
 
 import asyncio
 import base64
@@ -73,7 +73,7 @@ def frames_of(socket: WebSocket) -> asyncio.Queue[bytes]:
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 125, 126, 65_535, 65_536, LIMIT_BYTES])
-async def test_messages_of_any_length_go_there_and_back(server: Server, size_bytes: int) -> None:
+async def test_messages_of_any_length_are_sent_and_received(server: Server, size_bytes: int) -> None:
     await server.start()
     socket = await server.connect()
     frames = frames_of(socket)
@@ -85,7 +85,7 @@ async def test_messages_of_any_length_go_there_and_back(server: Server, size_byt
     await socket.close(1)
 
 
-async def test_a_message_over_the_limit_ends_it(server: Server) -> None:
+async def test_oversized_message_closes_the_link(server: Server) -> None:
     await server.start()
     socket = await server.connect()
     socket.send(bytes(LIMIT_BYTES + 1))
@@ -93,11 +93,11 @@ async def test_a_message_over_the_limit_ends_it(server: Server) -> None:
         await socket.ended()
 
 
-async def test_a_server_that_pings_is_answered_and_one_that_leaves_says_why(server: Server) -> None:
+async def test_ping_is_answered_and_close_reason_is_reported(server: Server) -> None:
     async def ping_and_leave(socket: web.WebSocketResponse) -> None:
         await socket.ping(b"there?")
         await socket.send_bytes(b"pinged")
-        message = await socket._reader.read() if socket._reader else None  # the pong, which aiohttp keeps to itself
+        message = await socket._reader.read() if socket._reader else None  # the pong, which aiohttp does not pass on
         assert message
         assert message.data == b"there?"
         await socket.close(code=1001, message=b"restarting")
@@ -109,7 +109,7 @@ async def test_a_server_that_pings_is_answered_and_one_that_leaves_says_why(serv
         await asyncio.wait_for(socket.ended(), 10)
 
 
-async def test_what_is_no_websocket_is_told_apart(server: Server) -> None:
+async def test_server_without_a_websocket_is_recognized(server: Server) -> None:
     await server.start()
     with pytest.raises(RejectedError) as rejected:
         await server.connect("/elsewhere")
@@ -137,7 +137,7 @@ ANSWER = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: 
         (ANSWER + "x" * 2**16, "does not end"),
     ],
 )
-async def test_an_answer_that_opens_no_websocket(answer: str, complaint: str) -> None:
+async def test_invalid_upgrade_response_is_refused(answer: str, complaint: str) -> None:
     async def open_wrongly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = (await reader.readuntil(b"\r\n\r\n")).decode()
         key = next(line for line in request.splitlines() if line.startswith("Sec-WebSocket-Key: "))[19:]
@@ -151,15 +151,13 @@ async def test_an_answer_that_opens_no_websocket(answer: str, complaint: str) ->
             await asyncio.wait_for(WebSocket.connect(url, dict, LIMIT_BYTES), 10)
 
 
-async def test_a_header_is_one_line(server: Server) -> None:
+async def test_header_with_a_line_break_is_refused(server: Server) -> None:
     await server.start()
     with pytest.raises(LostError, match="line break"):
         await WebSocket.connect(f"http://127.0.0.1:{server.port}/", lambda: {"x": "y\r\nz: 1"}, LIMIT_BYTES)
 
 
-async def test_an_address_that_never_answers_is_not_waited_for(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connect_does_not_wait_for_a_silent_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     await server.start()
     loop, silent = asyncio.get_running_loop(), ("127.0.0.2", server.port)
     connect = loop.sock_connect
@@ -178,7 +176,7 @@ async def test_an_address_that_never_answers_is_not_waited_for(
     link.drop()
 
 
-async def test_headers_are_asked_for_once_the_server_is_there(server: Server) -> None:
+async def test_headers_are_computed_after_connecting(server: Server) -> None:
     await server.start()
     asked: list[str] = []
     await server.stop()
@@ -189,7 +187,7 @@ async def test_headers_are_asked_for_once_the_server_is_there(server: Server) ->
     assert not asked
 
 
-async def test_what_the_listener_raises_ends_it_and_is_raised(server: Server) -> None:
+async def test_exception_of_the_listener_ends_the_link_and_is_raised(server: Server) -> None:
     await server.start()
     socket = await server.connect()
 
@@ -203,7 +201,7 @@ async def test_what_the_listener_raises_ends_it_and_is_raised(server: Server) ->
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
-async def test_only_the_authority_that_was_named_is_believed(server: Server, tmp_path: Path) -> None:
+async def test_only_the_given_ca_is_accepted(server: Server, tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1"]
@@ -219,4 +217,4 @@ async def test_only_the_authority_that_was_named_is_believed(server: Server, tmp
     await socket.close(1)
     with pytest.raises(ssl.SSLCertVerificationError):
         await server.connect(context=ssl.create_default_context())
-    assert server.headers == ["Bearer x"], "the token went to nobody else"
+    assert server.headers == ["Bearer x"], "the token was not sent to another server"

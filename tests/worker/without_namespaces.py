@@ -1,4 +1,4 @@
-"""``python without_namespaces.py PROGRAM ...``: runs a program to which the kernel denies namespaces of its own.
+"""``python without_namespaces.py PROGRAM ...``: runs a program that cannot create namespaces.
 
 It stands in for a computer whose AppArmor or settings deny them to ordinary users, by a seccomp filter such as a
 container has; x86_64 and aarch64.
@@ -17,7 +17,7 @@ ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 
 
 def deny() -> None:
-    """Deny it to this process and all that it starts."""
+    """Deny them to this process and its children."""
     clone, unshare, clone3 = CALLS[os.uname().machine]
     program = [
         (LOAD, 0, 0, 0),

@@ -1,4 +1,4 @@
-"""Drives a worker's machine by hand, and shows what it asks for."""
+"""Drives a worker's machine by hand, and shows its instructions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def retracts(steps: Instructions) -> bool:
 
 
 class Driver(Machine):
-    """A machine whose steps take no time, unless they say so."""
+    """A machine whose steps take no time by default."""
 
     now = 0.0
 
@@ -68,13 +68,13 @@ class Driver(Machine):
         return self.happens(Restored([result(each) for each in results], (), [run(each) for each in waiting]))
 
     def reports(self, seq: int) -> tuple[list[AttemptId], list[AttemptId]]:
-        """Send a Report: what has begun, also if it has ended since then, and whose results it brings."""
+        """Send a Report; return started attempts, even if ended since then, and those with results."""
         inventory = self.inventory()
         self.happens(Reported(seq, inventory.results))
         return [*inventory.holding, *inventory.delivering], [each.attempt for each in inventory.results]
 
     def outcomes(self) -> dict[AttemptId, tuple[Outcome, str]]:
-        """Of what the next Report brings."""
+        """Return the outcomes in the next Report."""
         return {each.attempt: (each.outcome, each.reason) for each in self.inventory().results}
 
     @property

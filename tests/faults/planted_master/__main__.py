@@ -1,4 +1,4 @@
-"""The real master with one bug planted in it, by the variable PLANTED_BUG."""
+"""The real master with the bug that PLANTED_BUG names."""
 
 from __future__ import annotations
 

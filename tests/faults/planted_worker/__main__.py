@@ -1,4 +1,4 @@
-"""The real worker with one bug planted in it, by the variable PLANTED_BUG."""
+"""The real worker with the bug that PLANTED_BUG names."""
 
 from __future__ import annotations
 

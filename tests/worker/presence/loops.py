@@ -1,4 +1,4 @@
-"""The two loops that run routines: the agent's, and the reporter's in a thread, as if it were a process."""
+"""The two loops that run routines: the agent's, and the reporter's in a thread instead of a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ in_both_loops = pytest.mark.parametrize("loop", ["asyncio", "poll"])
 
 @asynccontextmanager
 async def running(loop: str, *routines: Routine[None]) -> AsyncIterator[None]:
-    """Run routines until the end of the context. What one of them raises is raised there."""
+    """Run routines until the end of the context; their exceptions are raised there."""
     if loop == "asyncio":
         async with TaskGroup() as task_group:
             for routine in routines:

@@ -39,13 +39,13 @@ KDE = ("org.freedesktop.ScreenSaver", "/org/freedesktop/ScreenSaver", "org.freed
 
 
 class Service:
-    """A mock service, to be told what it answers."""
+    """A mock service with settable answers."""
 
     def __init__(self, bus: Bus, name: str, path: str) -> None:
         self._bus, self._name, self._path = bus, name, path
 
     async def there(self) -> None:
-        """Wait until it is on the bus."""
+        """Wait until the service is on the bus."""
         while not await run(self._bus.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", self._name)):
             pass
 
@@ -69,7 +69,7 @@ async def service(monkeypatch: pytest.MonkeyPatch, name: str, path: str, *argume
 
 @asynccontextmanager
 async def listening(probe: BusProbe, loop: str) -> AsyncIterator[list[bool]]:
-    """What the probe is notified of, once it has a reading."""
+    """Yield the probe's notifications, once it has a reading."""
     inputs: list[bool] = []
     async with running(loop, probe.listen(lambda: inputs.append(True))):
         await until(lambda: probe.look().idle_s is not None)
@@ -91,19 +91,19 @@ async def gnome_idle_for_long(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 @in_both_loops
-async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+async def test_gnome_reports_an_input_at_once(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     async with gnome_idle_for_long(monkeypatch) as gnome:
         probe = Mutter()
         async with listening(probe, loop) as inputs:
             reading = probe.look()
             assert reading.sees_desktop
             assert (reading.idle_s or 0) >= 600
-            monkeypatch.setattr(mutter, "_EVERY_S", 3600)  # from here on, only what it is told
+            monkeypatch.setattr(mutter, "_EVERY_S", 3600)  # from here on, only signals
             while not await gnome.does("GetMethodCalls", "s", "AddUserActiveWatch"):
                 pass
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 8)])
             await gnome.does("GetCalls", "")
-            assert not inputs  # that watch is somebody else's
+            assert not inputs  # that watch belongs to another client
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 7)])
             await until(lambda: inputs)
             assert (probe.look().idle_s or 0) < 500
@@ -111,7 +111,7 @@ async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch, 
 
 
 @in_both_loops
-async def test_a_desktop_that_goes_is_no_witness_any_more(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+async def test_ended_desktop_is_not_used_any_more(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     probe = Mutter()
     async with gnome_idle_for_long(monkeypatch) as gnome, listening(probe, loop):
         await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "raise ValueError('gone')")
@@ -120,7 +120,7 @@ async def test_a_desktop_that_goes_is_no_witness_any_more(monkeypatch: pytest.Mo
 
 
 @in_both_loops
-async def test_a_bus_that_goes_is_missed_at_once_and_found_again(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+async def test_lost_bus_is_noticed_at_once_and_found_again(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     probe = Mutter()
     async with AsyncExitStack() as listens:
         async with gnome_idle_for_long(monkeypatch) as gnome:
@@ -136,7 +136,7 @@ async def test_a_bus_that_goes_is_missed_at_once_and_found_again(monkeypatch: py
 
 
 @in_both_loops
-async def test_a_bus_that_does_not_answer_is_given_up(
+async def test_bus_that_does_not_answer_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
     monkeypatch.setattr(bus_module, "_ASK_WITHIN_S", 0.05)
@@ -150,9 +150,7 @@ async def test_a_bus_that_does_not_answer_is_given_up(
 
 
 @in_both_loops
-async def test_a_desktop_says_that_it_is_locked_and_that_its_screen_is_kept_on(
-    monkeypatch: pytest.MonkeyPatch, loop: str
-) -> None:
+async def test_desktop_reports_lock_and_screen_inhibition(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     monkeypatch.setattr(desktop, "_ASK_EVERY_S", 0.05)
     monkeypatch.setattr(desktop, "_AGAIN_S", 0.05)
     manager, path, told = "org.gnome.SessionManager", "/org/gnome/SessionManager", Desktop()
@@ -174,7 +172,7 @@ async def test_a_desktop_says_that_it_is_locked_and_that_its_screen_is_kept_on(
 
 
 @in_both_loops
-async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+async def test_logind_reports_logins_locks_and_idle_sessions(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as login:
         probe = Logind()
         async with listening(probe, loop) as inputs:
@@ -194,7 +192,7 @@ async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pyte
             await until(lambda: (probe.look().idle_s or 0) >= 1000)
 
 
-async def test_network_manager_tells_whether_the_connection_is_metered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_network_manager_reports_metered_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     name, path = metered._SERVICE, metered._PATH
     async with service(monkeypatch, name, path, "--system", name, path, name) as network:
         await network.does("AddProperty", "ssv", name, "Metered", ("u", 4))
@@ -208,7 +206,7 @@ async def test_network_manager_tells_whether_the_connection_is_metered(monkeypat
 OURS = os.getuid()
 
 
-def test_a_reporter_speaks_for_the_sessions_of_its_user_alone() -> None:
+def test_reporter_counts_only_for_sessions_of_its_user() -> None:
     probe = Logind()
     probe.reports = SessionReports()
     both = {"1": session(), "2": session(**OTHERS)}
@@ -216,14 +214,14 @@ def test_a_reporter_speaks_for_the_sessions_of_its_user_alone() -> None:
     assert probe.people == {OURS, OURS + 1}
     probe.reports.note("x", OURS + 1, SessionReport(77.0))
     reading = probe.judge(both, 1000.0)
-    assert not reading.sees_desktop, "of the other session nothing is known"
+    assert not reading.sees_desktop, "the other session's state is unknown"
     probe.reports.note("y", OURS, SessionReport(88.0))
     reading = probe.judge(both, 1000.0)
     assert reading.sees_desktop
     assert 77 <= (reading.idle_s or 0) < 88
 
 
-def test_a_program_that_keeps_the_screen_on_is_a_use_unless_the_session_is_locked() -> None:
+def test_screen_inhibition_counts_as_use_unless_locked() -> None:
     probe = Logind()
     probe._inhibitors = {OURS: "a film"}
     idle = {"IdleHint": True, "IdleSinceHint": 900 * 10**6}
@@ -257,7 +255,7 @@ OTHERS = {"User": (OURS + 1, "/")}
 @pytest.mark.parametrize(
     ("sessions", "idle_s", "sees_desktop"),
     [
-        ([session()], None, False),  # desktops are careless about saying that they are not idle
+        ([session()], None, False),  # desktops do not report reliably that they are not idle
         ([session(IdleHint=True, IdleSinceHint=900 * 10**6)], 100.0, True),
         ([session(**OTHERS)], 0.0, True),
         ([session(IdleHint=True, IdleSinceHint=900 * 10**6), session(**OTHERS)], 0.0, True),
@@ -269,12 +267,14 @@ OTHERS = {"User": (OURS + 1, "/")}
         ([session(LockedHint=True)], 0.0, True),
     ],
 )
-def test_what_sessions_say(sessions: list[dict[str, Any]], idle_s: float | None, sees_desktop: bool) -> None:
+def test_idle_time_follows_from_session_properties(
+    sessions: list[dict[str, Any]], idle_s: float | None, sees_desktop: bool
+) -> None:
     reading = Logind().judge({str(place): session for place, session in enumerate(sessions)}, now=1000.0)
     assert (reading.idle_s, reading.sees_desktop) == (idle_s, sees_desktop)
 
 
-def test_a_locked_session_has_been_idle_since_it_was_locked() -> None:
+def test_locked_session_is_idle_since_its_lock() -> None:
     probe, locked = Logind(), {"1": session(LockedHint=True)}
     assert [probe.judge(locked, now=now).idle_s for now in (1000.0, 1300.0)] == [0.0, 300.0]
     assert probe.judge({"1": session()}, now=1400.0).idle_s is None
@@ -282,14 +282,14 @@ def test_a_locked_session_has_been_idle_since_it_was_locked() -> None:
 
 
 @pytest.mark.parametrize("gone", [{"State": "closing"}, {"Class": "greeter"}, {"Active": False}])
-def test_after_a_logout_nobody_is_there(gone: dict[str, Any]) -> None:
+def test_logout_counts_as_absence(gone: dict[str, Any]) -> None:
     probe = Logind()
     probe.judge({"1": session()}, now=1000.0)
     reading = probe.judge({"1": session(**gone)}, now=1060.0)
     assert (reading.idle_s, reading.sees_desktop, reading.detail) == (60.0, True, "nobody is logged in")
 
 
-def test_between_two_polls_in_use_stays_in_use_and_an_input_grows_older() -> None:
+def test_reading_between_two_polls_ages_unless_in_use() -> None:
     for probe, idle_s, told in ((Logind(), 0.0, 0.0), (Logind(), 9.0, 13.0), (Mutter(), 0.0, 4.0)):
         probe._learned = (time.monotonic() - 4, Reading(probe.name, idle_s, sees_desktop=True))
         assert probe.look().idle_s == pytest.approx(told, abs=0.5)
@@ -297,7 +297,7 @@ def test_between_two_polls_in_use_stays_in_use_and_an_input_grows_older() -> Non
 
 
 @in_both_loops
-async def test_waking_up_is_told_at_once(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+async def test_resume_from_suspend_is_reported_at_once(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as mock:
         probe, woken = Logind(), list[bool]()
         async with listening(probe, loop) as inputs:

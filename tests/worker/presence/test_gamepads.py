@@ -1,4 +1,4 @@
-"""Gamepads: records as the kernel's joystick API has them, by way of pipes in place of devices."""
+"""Gamepads: records of the kernel's joystick API, through pipes in place of devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUTTON, AXIS, INITIAL = 1, 2, 0x80
 
 
 class Pad:
-    """Somebody's gamepad."""
+    """A simulated gamepad."""
 
     def __init__(self, device: Path) -> None:
         os.mkfifo(device)
@@ -35,7 +35,7 @@ def probe(tmp_path: Path) -> Iterator[Gamepads]:
     probe.close()
 
 
-def test_a_button_is_a_use_and_a_stick_once_it_is_moved_for_real(tmp_path: Path, probe: Gamepads) -> None:
+def test_buttons_and_large_stick_movements_count_as_use(tmp_path: Path, probe: Gamepads) -> None:
     pad = Pad(tmp_path / "js0")
     (tmp_path / "mouse0").touch()
     pad.says(BUTTON | INITIAL, 1)
@@ -53,7 +53,7 @@ def test_a_button_is_a_use_and_a_stick_once_it_is_moved_for_real(tmp_path: Path,
     assert not probe.look().sees_desktop
 
 
-def test_one_that_is_unplugged_or_another_users_is_left_alone(tmp_path: Path, probe: Gamepads) -> None:
+def test_unplugged_and_foreign_gamepads_are_ignored(tmp_path: Path, probe: Gamepads) -> None:
     assert probe.look().detail == "there is none"
     pad = Pad(tmp_path / "js1")
     probe._surveyed = float("-inf")
@@ -64,7 +64,7 @@ def test_one_that_is_unplugged_or_another_users_is_left_alone(tmp_path: Path, pr
 
 
 @in_both_loops
-async def test_an_input_is_told_at_once(
+async def test_input_is_reported_at_once(
     tmp_path: Path, probe: Gamepads, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
     pad, inputs = Pad(tmp_path / "js0"), list[bool]()
@@ -78,9 +78,7 @@ async def test_an_input_is_told_at_once(
 
 
 @in_both_loops
-async def test_one_that_was_there_before_is_watched_and_one_that_goes_is_not(
-    tmp_path: Path, probe: Gamepads, loop: str
-) -> None:
+async def test_existing_gamepad_is_watched_until_it_is_unplugged(tmp_path: Path, probe: Gamepads, loop: str) -> None:
     stays, goes, inputs = Pad(tmp_path / "js0"), Pad(tmp_path / "js1"), list[bool]()
     assert probe.look().detail == "js0, js1"
     async with running(loop, probe.listen(lambda: inputs.append(True))):

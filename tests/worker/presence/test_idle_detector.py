@@ -1,4 +1,4 @@
-"""What follows from the probes' answers. Pure."""
+"""The decision from the probes' answers, as a pure function."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ readings = st.lists(st.builds(Reading, st.sampled_from("abc"), st.none() | st.fl
 
 
 @given(readings)
-def test_the_least_idle_answer_wins_and_without_a_witness_it_is_in_use(answers: list[Reading]) -> None:
+def test_least_idle_answer_wins_and_no_answer_means_in_use(answers: list[Reading]) -> None:
     idleness = judge(answers)
     known = [reading.idle_s for reading in answers if reading.idle_s is not None]
     vouched = any(reading.sees_desktop and reading.idle_s is not None for reading in answers)
@@ -36,21 +36,21 @@ def test_terminals_alone_cannot_vouch_for_a_desktop() -> None:
     assert judge([Reading("terminals", 1.0), Reading("x11", 5.0, sees_desktop=True)]).by == "terminals"
 
 
-def test_an_input_came_after_the_look_that_did_not_show_it() -> None:
+def test_input_is_dated_after_the_last_reading_without_it() -> None:
     clock = InputClock()
     assert clock.looked(100.0, now=1000.0) == 900.0
     assert clock.looked(0.3, now=1000.5) == 1000.2
-    assert clock.looked(0.9, now=1001.0) == 1000.5  # a probe that only knows whole seconds
+    assert clock.looked(0.9, now=1001.0) == 1000.5  # a probe with a resolution of seconds
     assert clock.looked(30.0, now=1002.0) == 972.0
-    assert clock.looked(1.5, now=1002.1, is_fresh=False) == pytest.approx(1000.6)  # remembered: nobody had looked
+    assert clock.looked(1.5, now=1002.1, is_fresh=False) == pytest.approx(1000.6)  # cached: no reading in between
 
 
-def test_whether_it_was_asked_for_just_now_is_told() -> None:
+def test_reading_says_whether_it_is_fresh() -> None:
     assert judge([Reading("x11", 5.0, sees_desktop=True)]).is_fresh
     assert not judge([Reading("gnome", 5.0, sees_desktop=True, is_fresh=False)]).is_fresh
 
 
-async def test_a_desk_is_looked_at_through_its_probes() -> None:
+async def test_detector_reads_its_probes() -> None:
     hand = Hand(3.0)
     detector = IdleDetector([hand, Hand(None)])
     async with TaskGroup() as task_group:
@@ -62,17 +62,17 @@ async def test_a_desk_is_looked_at_through_its_probes() -> None:
     detector.close()
 
 
-def test_ticks_of_windows_begin_anew() -> None:
+def test_tick_counter_of_windows_wraps_around() -> None:
     assert tick_idle_s(5000, 2000) == 3.0
     assert tick_idle_s(500, 2**32 - 500) == 1.0
 
 
-def test_a_session_of_windows_that_does_not_say_is_in_use() -> None:
+def test_windows_session_without_a_state_counts_as_in_use() -> None:
     assert session_idle_s(SessionInfo(last_input=10**7, now=5 * 10**7)) == 4.0
     assert session_idle_s(SessionInfo(last_input=0, now=5 * 10**7)) == 0.0
 
 
 @pytest.mark.parametrize("probe", [Windows(), MacOS()], ids=["windows", "macos"])
-def test_a_probe_of_another_system_cannot_tell(probe: Windows | MacOS) -> None:
+def test_probe_of_another_system_has_no_answer(probe: Windows | MacOS) -> None:
     assert probe.look().idle_s is None
     assert probe.look().detail

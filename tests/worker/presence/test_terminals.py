@@ -17,13 +17,13 @@ LONG_AGO = 1_000_000.0
 
 
 def only(device: Path, folder: Path) -> Path:
-    """A /dev in which there is this terminal and no other."""
+    """A /dev with only this terminal."""
     (folder / "pts").mkdir(parents=True)
     (folder / "pts" / device.name).symlink_to(device)
     return folder
 
 
-def test_a_key_at_a_terminal_is_an_input(tmp_path: Path) -> None:
+def test_key_at_a_terminal_counts_as_an_input(tmp_path: Path) -> None:
     with terminal() as (device, person):
         os.utime(device, (LONG_AGO, LONG_AGO))
         probe = Terminals(only(device, tmp_path))
@@ -44,7 +44,7 @@ def device(folder: Path, name: str, ago_s: float) -> None:
     os.utime(file, (time.time() - ago_s, 0))
 
 
-def test_the_latest_of_all_terminals_counts_and_nothing_else(tmp_path: Path) -> None:
+def test_latest_input_of_all_terminals_counts(tmp_path: Path) -> None:
     for name, ago_s in {"tty1": 500, "pts/3": 300, "tty0": 1, "pts/ptmx": 1, "null": 1, "ttyS0": 400}.items():
         device(tmp_path, name, ago_s)
     reading = Terminals(tmp_path).look()
@@ -52,12 +52,12 @@ def test_the_latest_of_all_terminals_counts_and_nothing_else(tmp_path: Path) -> 
     assert reading.detail == "/dev/pts/3"
 
 
-def test_without_terminals_nobody_has_been_there_since_the_start(tmp_path: Path) -> None:
+def test_computer_without_terminals_is_idle_since_its_boot(tmp_path: Path) -> None:
     reading = Terminals(tmp_path).look()
     assert reading.idle_s == pytest.approx(time.time() - psutil.boot_time(), abs=30)
 
 
-def test_a_terminal_that_is_touched_tomorrow_is_in_use(tmp_path: Path) -> None:
+def test_terminal_with_a_future_time_counts_as_in_use(tmp_path: Path) -> None:
     device(tmp_path, "tty1", -86400)
     assert Terminals(tmp_path).look().idle_s == pytest.approx(0.0, abs=1.0)
 
@@ -69,7 +69,7 @@ def test_a_terminal_that_is_touched_tomorrow_is_in_use(tmp_path: Path) -> None:
         ("/run/user/1000/wayland-0.lock", False),
     ],
 )  # fmt: skip
-def test_a_server_vouches_for_itself_only_without_any_display(tmp_path: Path, socket: str, there: bool) -> None:
+def test_terminals_suffice_only_without_a_display(tmp_path: Path, socket: str, there: bool) -> None:
     sockets = tmp_path / "unix"
     sockets.write_text(f"Num RefCount Protocol Flags Type St Inode Path\n0: 2 0 0 1 1 77 {socket}\n")
     assert has_display(sockets) == there
@@ -77,7 +77,7 @@ def test_a_server_vouches_for_itself_only_without_any_display(tmp_path: Path, so
     assert not Terminals(tmp_path, sockets, contained=True).look().sees_desktop
 
 
-def test_where_displays_cannot_be_seen_there_may_be_one(tmp_path: Path) -> None:
+def test_invisible_displays_count_as_possible(tmp_path: Path) -> None:
     assert has_display(tmp_path / "nothing")
 
 
@@ -92,7 +92,7 @@ time.sleep(100)
 """
 
 
-def test_a_terminal_that_a_task_opens_for_itself_is_no_owner(tmp_path: Path) -> None:
+def test_terminal_opened_by_a_task_does_not_count(tmp_path: Path) -> None:
     task = subprocess.Popen([sys.executable, "-I", "-S", "-c", OPENS_ONE], stdout=subprocess.PIPE, text=True)
     try:
         assert task.stdout
@@ -111,7 +111,7 @@ def test_a_terminal_that_a_task_opens_for_itself_is_no_owner(tmp_path: Path) -> 
 def test_idle_time_stays_when_the_clock_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by_s: float
 ) -> None:
-    """Set forward, a day would be added to it, and tasks would start beside whoever has just typed."""
+    """Setting the clock forward would add a day of idle time, and tasks would start while a person types."""
     window = tmp_path / "pts" / "0"
     window.parent.mkdir()
     window.touch()

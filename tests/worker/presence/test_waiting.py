@@ -1,4 +1,4 @@
-"""Routines: what both loops do alike, and connections that never block."""
+"""Routines: common behaviour of both loops, and non-blocking connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOON_S = 0.01
 
 
 async def result(loop: str, routine: Routine[object]) -> object:
-    """What a routine returns or raises, run by itself."""
+    """Run a routine alone, and return its result or raise its exception."""
     if loop == "asyncio":
         return await run(routine)
     results: list[object] = []
@@ -50,7 +50,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 @in_both_loops
-async def test_a_wait_ends_as_its_file_can_be_read_or_its_time_has_come(loop: str, pipe: tuple[int, int]) -> None:
+async def test_wait_ends_when_its_file_is_readable_or_its_time_is_over(loop: str, pipe: tuple[int, int]) -> None:
     def waits() -> Routine[list[bool]]:
         before = yield Wait(pipe[0], soon())
         os.write(pipe[1], b"x")
@@ -63,7 +63,7 @@ async def test_a_wait_ends_as_its_file_can_be_read_or_its_time_has_come(loop: st
 
 
 @in_both_loops
-async def test_one_routine_waits_while_another_goes_on(loop: str) -> None:
+async def test_routine_waits_while_another_continues(loop: str) -> None:
     steps: list[str] = []
     bell = Bell()
 
@@ -84,7 +84,7 @@ async def test_one_routine_waits_while_another_goes_on(loop: str) -> None:
 
 
 @in_both_loops
-async def test_what_one_raises_ends_all_and_each_is_closed(loop: str) -> None:
+async def test_exception_of_one_routine_ends_and_closes_all(loop: str) -> None:
     closed: list[str] = []
 
     def fails() -> Routine[NoReturn]:
@@ -104,7 +104,7 @@ async def test_what_one_raises_ends_all_and_each_is_closed(loop: str) -> None:
 
 
 @in_both_loops
-async def test_a_bell_rings_until_it_is_silenced(loop: str) -> None:
+async def test_bell_rings_until_it_is_silenced(loop: str) -> None:
     bell = Bell()
     bell.silence()
     assert not await result(loop, bell.rings(soon()))
@@ -118,7 +118,7 @@ async def test_a_bell_rings_until_it_is_silenced(loop: str) -> None:
 
 @pytest.fixture
 def ends(tmp_path: Path) -> Iterator[tuple[LocalConnection, socket.socket]]:
-    """A connection, and the peer at its other end."""
+    """A connection and its peer."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{tmp_path}/peer")
         server.listen()
@@ -130,7 +130,7 @@ Ends = tuple[LocalConnection, socket.socket]
 
 
 @in_both_loops
-async def test_what_comes_in_parts_is_put_together_and_what_is_too_much_is_kept(loop: str, ends: Ends) -> None:
+async def test_partial_data_is_joined_and_surplus_is_kept(loop: str, ends: Ends) -> None:
     connection, peer = ends
 
     def receives() -> Routine[list[bytes]]:
@@ -148,7 +148,7 @@ async def test_what_comes_in_parts_is_put_together_and_what_is_too_much_is_kept(
 
 
 @in_both_loops
-async def test_a_peer_that_is_late_or_gone_or_says_too_much_is_an_error(loop: str, ends: Ends) -> None:
+async def test_late_closed_or_verbose_peer_is_an_error(loop: str, ends: Ends) -> None:
     connection, peer = ends
     with pytest.raises(TimeoutError):
         await result(loop, connection.exactly(1, soon()))
@@ -156,13 +156,13 @@ async def test_a_peer_that_is_late_or_gone_or_says_too_much_is_an_error(loop: st
     with pytest.raises(ValueError, match="more than 10 bytes"):
         await result(loop, connection.line(10, math.inf))
     peer.send(b"y" * 100)
-    with pytest.raises(TimeoutError):  # whoever sends without an end does not make anybody wait without an end
+    with pytest.raises(TimeoutError):  # an endless sender does not cause an endless wait
         await result(loop, connection.exactly(1, 0.0))
     peer.close()
     with pytest.raises(EOFError, match="the other end has closed"):
         await result(loop, connection.exactly(101, math.inf))
 
 
-def test_a_peer_that_reads_nothing_is_an_error_and_no_wait(ends: Ends) -> None:
+def test_peer_that_does_not_read_is_an_error(ends: Ends) -> None:
     with pytest.raises(BlockingIOError):
         ends[0].send(bytes(10_000_000))

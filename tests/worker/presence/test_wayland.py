@@ -27,11 +27,11 @@ def text(word: bytes) -> bytes:
 
 
 class Compositor:
-    """Reads requests by the numbers of the specification, and answers those that this client makes."""
+    """Decodes requests by the numbers of the specification, and answers those of this client."""
 
     def __init__(self) -> None:
         self.offers = dict(OFFERS)
-        self.bound: dict[int, bytes] = {}  # by the client's number
+        self.bound: dict[int, bytes] = {}  # by the client's object id
         self.notification = 0
         self.timeout_ms = 0
         self.writer: asyncio.StreamWriter | None = None
@@ -77,7 +77,7 @@ async def compositor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
 
 @in_both_loops
-async def test_a_compositor_tells_when_it_gets_idle_and_of_the_next_input(
+async def test_compositor_reports_idleness_and_the_next_input(
     compositor: Compositor, tmp_path: Path, loop: str
 ) -> None:
     probe, inputs = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)}), list[bool]()
@@ -97,12 +97,12 @@ async def test_a_compositor_tells_when_it_gets_idle_and_of_the_next_input(
         assert probe.look().idle_s == 0
         compositor.says(event(1, 0, struct.pack("=II", 6, 1) + text(b"no seat")))
         await until(lambda: "no seat" in probe.look().detail)
-        assert probe.look().idle_s is None, "nothing is known any more"
+        assert probe.look().idle_s is None, "no reading after the end"
         assert len(inputs) == 2
 
 
 @in_both_loops
-async def test_a_compositor_that_goes_does_not_vouch_and_one_that_comes_does(
+async def test_ended_compositor_is_not_used_and_a_new_one_is(
     compositor: Compositor, tmp_path: Path, loop: str
 ) -> None:
     probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)})
@@ -117,9 +117,7 @@ async def test_a_compositor_that_goes_does_not_vouch_and_one_that_comes_does(
 
 
 @in_both_loops
-async def test_a_compositor_without_the_protocol_does_not_vouch(
-    compositor: Compositor, tmp_path: Path, loop: str
-) -> None:
+async def test_compositor_without_the_protocol_is_not_used(compositor: Compositor, tmp_path: Path, loop: str) -> None:
     del compositor.offers[14]
     probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path), "WAYLAND_DISPLAY": "wayland-1"})
     async with running(loop, probe.listen(lambda: None)):
@@ -128,7 +126,7 @@ async def test_a_compositor_without_the_protocol_does_not_vouch(
 
 
 @in_both_loops
-async def test_a_compositor_that_does_not_answer_is_given_up(
+async def test_compositor_that_does_not_answer_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
     monkeypatch.setattr(wayland, "_ANSWER_WITHIN_S", 0.05)

@@ -1,4 +1,4 @@
-"""X11: a real server without a screen, and a mouse moved for real."""
+"""X11: a real server without a screen, and real mouse movements."""
 
 import struct
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.worker.bench import until
 from tests.worker.presence.witnesses import move_mouse, only_display, x_server
 
 
-async def test_a_moved_mouse_is_seen(tmp_path: Path) -> None:
+async def test_mouse_movement_is_detected(tmp_path: Path) -> None:
     with x_server() as display:
         probe = only_display(display, tmp_path)
         await until(lambda: (probe.look().idle_s or 0) > 0.2)
@@ -20,11 +20,11 @@ async def test_a_moved_mouse_is_seen(tmp_path: Path) -> None:
         move_mouse(display, 20)
         after = probe.look()
         assert after.idle_s is not None
-        await until(lambda: (probe.look().idle_s or 0) > (before.idle_s or 0))  # it counts on from there
+        await until(lambda: (probe.look().idle_s or 0) > (before.idle_s or 0))  # idle time grows from there
         probe.close()
 
 
-async def test_a_server_that_goes_takes_nothing_with_it(tmp_path: Path) -> None:
+async def test_ended_server_does_not_break_the_probe(tmp_path: Path) -> None:
     with x_server() as display:
         probe = only_display(display, tmp_path)
         assert probe.look().idle_s is not None
@@ -32,7 +32,7 @@ async def test_a_server_that_goes_takes_nothing_with_it(tmp_path: Path) -> None:
     assert probe.look().detail
 
 
-def test_under_wayland_it_does_not_vouch_for_the_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_x11_does_not_suffice_under_wayland(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with x_server() as display:
         for more in ({"WAYLAND_DISPLAY": "wayland-0"}, {"XDG_SESSION_TYPE": "wayland"}):
             reading = only_display(display | more, tmp_path).look()
@@ -42,7 +42,7 @@ def test_under_wayland_it_does_not_vouch_for_the_desktop(tmp_path: Path, monkeyp
         assert not only_display(display, tmp_path).look().sees_desktop
 
 
-def test_without_a_word_in_the_environment_a_compositor_is_found_by_its_socket(tmp_path: Path) -> None:
+def test_compositor_is_found_by_its_socket(tmp_path: Path) -> None:
     with x_server() as display:
         assert only_display(display, tmp_path).look().sees_desktop
         (tmp_path / "listening").write_text("0: 2 0 10000 1 1 77 /run/user/1000/wayland-0\n")
@@ -52,7 +52,7 @@ def test_without_a_word_in_the_environment_a_compositor_is_found_by_its_socket(t
         assert not X11(display, tmp_path, tmp_path / "nothing").look().sees_desktop
 
 
-async def test_all_servers_are_asked_and_each_has_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_servers_must_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with x_server() as one, x_server() as other:
         for display in (one, other):
             (tmp_path / f"X{display['DISPLAY'][1:]}").touch()
@@ -75,19 +75,19 @@ async def test_all_servers_are_asked_and_each_has_to_answer(tmp_path: Path, monk
         probe.close()
 
 
-def test_displays_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_displays_are_ordered_by_number(tmp_path: Path) -> None:
     for name in ("X10", "X2", "X0-lock"):
         (tmp_path / name).touch()
     listening = "0: 2 0 10000 1 1 77 @/tmp/.X11-unix/X3\n"
     assert X11({"DISPLAY": ":1.0"}, tmp_path)._displays(listening) == ["1", "2", "3", "10"]
 
 
-def test_a_display_of_another_computer_is_another_desk(tmp_path: Path) -> None:
+def test_display_of_another_computer_is_ignored(tmp_path: Path) -> None:
     reading = only_display({"DISPLAY": "localhost:10.0"}, tmp_path).look()
     assert reading.detail == "DISPLAY 'localhost:10.0' is not on this computer"
 
 
-def test_without_any_display(tmp_path: Path) -> None:
+def test_no_display_gives_no_reading(tmp_path: Path) -> None:
     assert only_display({}, tmp_path).look().detail == "there is no X server"
 
 
@@ -105,7 +105,7 @@ def entry(number: bytes, cookie: bytes, name: bytes = b"MIT-MAGIC-COOKIE-1") -> 
         (entry(b"1", b"one")[:-20], b""),
     ],
 )
-def test_the_cookie_that_lets_us_in(tmp_path: Path, content: bytes, cookie: bytes) -> None:
+def test_cookie_of_the_display_is_found(tmp_path: Path, content: bytes, cookie: bytes) -> None:
     file = tmp_path / "authority"
     file.write_bytes(content)
     assert _cookie(file, "0") == cookie

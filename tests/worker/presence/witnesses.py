@@ -24,7 +24,7 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 class Hand(Probe):
-    """A probe that a test moves."""
+    """A probe with a settable idle time."""
 
     name = "hand"
 
@@ -36,7 +36,7 @@ class Hand(Probe):
 
 
 def need(*programs: str) -> None:
-    """Skip where these are not installed."""
+    """Skip if these programs are not installed."""
     missing = [program for program in programs if not shutil.which(program)]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}")
@@ -44,7 +44,7 @@ def need(*programs: str) -> None:
 
 @contextmanager
 def x_server() -> Iterator[dict[str, str]]:
-    """An environment with a display of its own."""
+    """Yield an environment with its own display."""
     need("Xvfb", "xdotool")
     read, write = os.pipe()
     server = subprocess.Popen(
@@ -64,7 +64,7 @@ def x_server() -> Iterator[dict[str, str]]:
 
 
 def only_display(display: dict[str, str], folder: Path) -> X11:
-    """A probe that knows of this X server and no other, nor of any Wayland."""
+    """Return a probe that knows only this X server, and no Wayland."""
     listening = folder / "listening"
     listening.touch()
     return X11(display, folder, listening)
@@ -76,7 +76,7 @@ def move_mouse(display: dict[str, str], place: int) -> None:
 
 @contextmanager
 def bus() -> Iterator[str]:
-    """The address of a D-Bus that is nobody else's."""
+    """Yield the address of a private D-Bus."""
     need("dbus-daemon")
     command = ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address=1"]
     daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
@@ -111,7 +111,7 @@ def mock_service(address: str, *arguments: str) -> Iterator[None]:
 
 @contextmanager
 def terminal() -> Iterator[tuple[Path, int]]:
-    """A pseudo-terminal: its device, and the end that a person types at."""
+    """A pseudo-terminal: its device, and the end for typing."""
     person, program = pty.openpty()
     tty.setraw(program)
     try:
@@ -124,7 +124,7 @@ def terminal() -> Iterator[tuple[Path, int]]:
 
 
 def type_at(device: Path, person: int) -> None:
-    """A key is struck, and a program reads it."""
+    """Type a key, and let a program read it."""
     with device.open("rb", 0) as program:
         os.write(person, b"x")
         program.read(1)
