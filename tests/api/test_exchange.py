@@ -197,9 +197,7 @@ def test_bytes_faults_and_transfers_are_metrics(room: Room) -> None:
     room.join("bee", "10.0.0.2", fetching=(Fetching(FILE, SIZE, 5, "ant"),), received_bytes=100)
     room.join("cat", "10.0.0.3", fetching=(Fetching(FILE, SIZE, 5),), faults=lied)
     room.tell("bee", "10.0.0.2", fetching=(Fetching(FILE, SIZE, 50, "ant"),), received_bytes=350)
-    room.tell(
-        "cat", "10.0.0.3", fetching=(Fetching(FILE, SIZE, 5),), faults=lied
-    )  # reported until it is acknowledged
+    room.tell("cat", "10.0.0.3", fetching=(Fetching(FILE, SIZE, 5),), faults=lied)  # until acknowledged
     text = metrics_of(room)
     assert "loopline_peer_bytes_total 250.0" in text
     assert 'loopline_file_transfers{source="peer"} 1.0' in text

@@ -94,9 +94,7 @@ def test_get_responses_match_the_description(case: schemathesis.Case, target: Ta
 
 
 @pytest.mark.campaign
-@(
-    lazy.exclude(method="GET").exclude(path="/api/v1/tls/enable").parametrize()
-)  # it would refuse our plain HTTP from then on
+@lazy.exclude(method="GET").exclude(path="/api/v1/tls/enable").parametrize()  # it would refuse plain HTTP
 @as_described
 def test_other_responses_match_the_description(case: schemathesis.Case, target: Target) -> None:
     ask(case, target)

@@ -97,9 +97,7 @@ async def serves_functions(grid: Grid) -> None:
 
 @pytest.mark.campaign
 async def test_build_killed_with_its_agent_starts_again(grid: Grid, tmp_path: Path) -> None:
-    index = await asyncio.start_server(
-        lambda reader, writer: asyncio.sleep(600), "127.0.0.1"
-    )  # this index never answers
+    index = await asyncio.start_server(lambda reader, writer: asyncio.sleep(600), "127.0.0.1")  # never answers
     port = index.sockets[0].getsockname()[1]
     settings = {"UV_DEFAULT_INDEX": f"http://127.0.0.1:{port}/simple", "UV_HTTP_TIMEOUT": "600"}
     await grid.start_worker("ant", settings=settings)

@@ -113,9 +113,7 @@ async def test_upload_resumes_after_a_restart_of_the_killed_master(grid: Grid, t
     await grid.start_master()
     sha256 = await upload
     assert sum(counts) == large.stat().st_size
-    assert (
-        min(sum(counts[:count]) for count in range(before, len(counts))) > 0
-    )  # the upload did not start from scratch
+    assert min(sum(counts[:count]) for count in range(before, len(counts))) > 0  # it resumed
     stored = grid.data_dir / "files" / sha256[:2] / sha256[2:]
     assert filecmp.cmp(stored, large, shallow=False)
 

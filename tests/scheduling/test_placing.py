@@ -327,9 +327,7 @@ def test_replica_of_a_frozen_task_goes_to_the_same_worker_in_any_join_order(
             grid.join(name, replace(facts(labels=[name]), speed=0.1))
         assert place_of(grid, job) == ["frozen"]
         with monkeypatch.context() as patch:
-            patch.setattr(
-                WorkerIndex, "to_start", lambda index, job: iter(())
-            )  # as if many frozen tasks came before it
+            patch.setattr(WorkerIndex, "to_start", lambda index, job: iter(()))  # as behind many others
             grid.report("frozen", frozen=True)
         found.append(place_of(grid, job))
     assert found[0] == found[1]

@@ -226,9 +226,7 @@ async def test_worker_without_a_port_dials_the_receiver(grid: Grid, monkeypatch:
         assert grid.peerings["bee"].secret_of(Opening("serve", other, "0" * 32)) is None
     assert grid.peerings["bee"].secret_of(Opening("serve", expected, "0" * 32)) is not None
     entries = grid.peerings["bee"]._book._entries
-    await until(
-        lambda: NAME not in entries or entries[NAME].fetch._dialled
-    )  # or it has the whole file from there already
+    await until(lambda: NAME not in entries or entries[NAME].fetch._dialled)  # or it has it all
     dialled.set()
     assert await fetching
     assert grid.part("bee") == CONTENT

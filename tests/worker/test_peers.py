@@ -219,9 +219,7 @@ async def test_wrong_bytes_are_not_forwarded(tmp_path: Path) -> None:
         assert deceived.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
         assert bee.faults == [("liar", FaultKind.WRONG_CONTENT)]
         assert cat.faults == []  # a forwarding worker is not blamed for received content
-        await until(
-            lambda: deceived.received_bytes - ant.server.sent_bytes == 4 * PIECE
-        )  # correct pieces of the faulty source
+        await until(lambda: deceived.received_bytes - ant.server.sent_bytes == 4 * PIECE)  # its correct pieces
 
 
 async def test_source_with_wrong_content_is_not_used_again(tmp_path: Path) -> None:
