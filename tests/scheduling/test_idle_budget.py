@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.events import JobSubmitted
+from loopline_master.core.events import JobCancelled, JobSubmitted
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.exemptions.overdrawn import LOOK_EVERY_S
 from loopline_shared.model import AttemptId, JobState
 from tests.campaign import PATIENT, tried
@@ -83,6 +84,20 @@ def test_stalled_job_holds_others_again_after_progress() -> None:
     assert grid.job(another).state is not JobState.SUCCEEDED
     grid.restart()
     assert not grid.job(y).stalled
+
+
+def test_stalled_job_can_be_cancelled_and_forgotten() -> None:
+    grid, _, y = hostile_grid()
+    grid.ask(JobSubmitted("stranger", spec(1, 5.0)))
+    live(grid, BUDGET_S + 2 * LOOK_EVERY_S)
+    assert grid.job(y).stalled
+    grid.ask(JobCancelled(y))
+    grid.report("ant")
+    assert y not in grid.scheduler.state.jobs
+    wing = grid.scheduler.state.wings[IdleExemptions]
+    assert not wing.workers_to_hear(grid.now + LOOK_EVERY_S)
+    assert wing.due_at() is None
+    live(grid, 2 * LOOK_EVERY_S)
 
 
 def test_idle_budget_is_not_charged_while_the_job_computes() -> None:

@@ -47,17 +47,18 @@ class IdleExemptions(Wing):
         self.state.wings.arrange()
 
     def due_at(self) -> float | None:
-        return self.state.grid.idle_looked_at + LOOK_EVERY_S if self.state.index.blocked or self._spent else None
+        is_needed = self.state.index.blocked or self._spent_arrivals()
+        return self.state.grid.idle_looked_at + LOOK_EVERY_S if is_needed else None
 
     def expire(self) -> None:
         state = self.state
         looked_at = state.grid.idle_looked_at
-        if state.now < looked_at + LOOK_EVERY_S or not (state.index.blocked or self._spent):
+        if state.now < looked_at + LOOK_EVERY_S:
             return
-        state.grid.idle_looked_at = state.now
-        holders, slowest = self._holders(), self._slowest()
-        spent = {state.jobs[number].arrival for number in self._spent if number in state.jobs}
-        for arrival in sorted({*holders, *spent} & state.index.live.keys()):
+        holders, spent, slowest = self._holders(), self._spent_arrivals(), self._slowest()
+        if holders or spent:
+            state.grid.idle_looked_at = state.now
+        for arrival in sorted({*holders, *spent}):
             job = state.index.live[arrival]
             growth = max(0.0, used_now(state, job) - job.most_used)
             held = holders.get(arrival, [])
@@ -67,14 +68,19 @@ class IdleExemptions(Wing):
             job.idle_s = max(0.0, job.idle_s + max(0.0, idle_s - growth / slowest) - growth)
             self._mark(job)
             state.put(job)  # even if unchanged: a step without effects is not in the log
-        self._spent &= state.jobs.keys()
 
     def workers_to_hear(self, now: float) -> Iterable[str]:
         """Return the workers whose last Reports decide how much progress the next check counts."""
         if not self.is_awake or now < (self.due_at() or now + 1.0):
             return ()
-        arrivals = {*self._holders(), *(self.state.jobs[number].arrival for number in self._spent)}
-        return workers_of(self.state, arrivals)
+        return workers_of(self.state, {*self._holders(), *self._spent_arrivals()})
+
+    def _spent_arrivals(self) -> set[int]:
+        """Return the arrivals of stalled jobs that are still live."""
+        jobs = {number: self.state.jobs.get(number) for number in self._spent}
+        here = {number: job.arrival for number, job in jobs.items() if job is not None and job.is_live}
+        self._spent = {*here}
+        return {*here.values()}
 
     def _mark(self, job: Job) -> None:
         if self._is_spent(job):
