@@ -100,10 +100,7 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
-    departure = Departure(
-        steady(), until=settings.until,
-        idle_timeout_s=settings.idle_timeout_s, death_timeout_s=settings.death_timeout_s,
-    )  # fmt: skip
+    departure = _departure(settings)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
@@ -112,10 +109,7 @@ def assemble(
     spool = Spool(data_directory.spool, settings.spool_limit_bytes)
     journal = Journal(data_directory.journal)
     pause = Pause(data_directory.pause)
-    peering = Peering(
-        name, settings, http_client, task_group,
-        is_paused=lambda: pause.left_s(time.time()) > 0 or bool(allowance.why_closed), on_sent=allowance.spend,
-    )  # fmt: skip
+    peering = _peering(name, settings, http_client, task_group, pause, allowance)
     cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering, allowance))
     peering.serve_from(cache)
     launcher = FunctionLauncher(make_launcher(not settings.dedicated, sandbox), cache, (python.program,))
@@ -145,6 +139,27 @@ def assemble(
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, wings=wings),
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(Contribution(data_directory.contribution)), departure=departure,
+    )  # fmt: skip
+
+
+def _departure(settings: WorkerSettings) -> Departure:
+    """Return the end of a worker in an allocation."""
+    return Departure(
+        steady(),
+        until=settings.until,
+        idle_timeout_s=settings.idle_timeout_s,
+        death_timeout_s=settings.death_timeout_s,
+    )
+
+
+def _peering(
+    name: str, settings: WorkerSettings, http_client: HttpClient, task_group: TaskGroup,
+    pause: Pause, allowance: NetworkAllowance,
+) -> Peering:  # fmt: skip
+    """Return the exchange of large files, which rests while the owner pauses or the allowance is used up."""
+    return Peering(
+        name, settings, http_client, task_group,
+        is_paused=lambda: pause.left_s(time.time()) > 0 or bool(allowance.why_closed), on_sent=allowance.spend,
     )  # fmt: skip
 
 
