@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class GangGates(AgentWing):
-    """Has the gate of each member that is in hand."""
+    """Keeps the gate of each member."""
 
     machine_wing = GangMembers
 
