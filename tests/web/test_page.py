@@ -377,7 +377,7 @@ async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid
         await expect(row_of(page, "survivor")).to_contain_text("running")
         await page.evaluate("window.neverReloaded = true")
         await grid.kill_master()
-        await expect(page.get_by_role("alert").filter(has_text="does not answer since")).to_be_visible()
+        await expect(page.get_by_role("alert").filter(has_text="has not answered since")).to_be_visible()
         await expect(row_of(page, "survivor")).to_be_visible()
         await grid.start_master()
         await expect(page.get_by_role("alert")).to_have_count(0)

@@ -80,7 +80,7 @@ RestSeconds = Annotated[
     float, Field(ge=0.005, le=60, description="Pause after each event, during which changes are collected")
 ]
 LastEventId = Annotated[
-    str, Header("Last-Event-ID"), Field(max_length=200, description="The id of the last event: go on after it")
+    str, Header("Last-Event-ID"), Field(max_length=200, description="The id of the last event: continue after it")
 ]
 AfterEvent = Annotated[
     str, Field(max_length=200, description="The same as Last-Event-ID, for a browser's own first connection")
@@ -95,7 +95,7 @@ ContentRange = Annotated[
 WithLastHour = Annotated[
     bool,
     BeforeValidator(_flag),
-    Field(description="Add the work that each worker offered in the last hour, and the part that tasks used"),
+    Field(description="Add the work that each worker offered in the last hour, and the share that tasks used"),
 ]
 WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add each task's parameters")]
 OnlyTasks = Annotated[

@@ -36,7 +36,7 @@ from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
 from loopline_master.store.past.lives import JOB_GAP, begin_again, current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
-from loopline_master.store.queries.audit_log import AuditLog, Deed, noted
+from loopline_master.store.queries.audit_log import AuditedAction, AuditLog, noted
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
@@ -149,12 +149,12 @@ class Store:
         self.tokens = TokenStore(self._read, self._writer.write)
         self.audit_log = AuditLog(self._read, self._writer.write)
 
-    async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> None:
+    async def commit(self, batch: Batch, effects: Effects, actions: Sequence[AuditedAction] = ()) -> None:
         """Store one step completely or not at all, with the audit entries of its requests.
 
         Raises StoreBroken if that fails: the master must then stop.
         """
-        if await self._writer.commit(batch, effects, deeds):
+        if await self._writer.commit(batch, effects, actions):
             self.notifications.came.set()
 
     async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:
@@ -272,7 +272,7 @@ class Writer:
         self._broken: StoreBroken | None = None
         self.log_bytes = 0
 
-    async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> bool:
+    async def commit(self, batch: Batch, effects: Effects, actions: Sequence[AuditedAction] = ()) -> bool:
         """Store a step's events, effects and audit entries: all of them, or none and raise StoreBroken.
 
         Return True if a notification is due. The effects are read before the first await. A step without
@@ -287,7 +287,7 @@ class Writer:
             *_deletes(effects),
             *self._written.writes(effects, changes),
             (_LOG, [(batch.now, text)]),
-            *noted(deeds),
+            *noted(actions),
             *audit.writes(effects.completed, batch.now),
         ]
         sampled = self._sampler.samples_of(effects) if self._sampler else []

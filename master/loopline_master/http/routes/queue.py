@@ -1,4 +1,4 @@
-"""The queue: jobs in the order of their turns, what of them could start, and the shares of users."""
+"""The queue: jobs in the policy's order, their demand for slots, and the shares of users."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ async def get_queue(scheduler: Scheduler) -> Queue:
 
 @routes("GET /demand", READERS)
 async def get_demand(scheduler: Scheduler) -> DemandView:
-    """Return what could start now if there were slots for it, for each different requirement.
+    """Return the tasks that could start now if there were slots, by requirement.
 
-    Programs that start and end workers ask this. What is held, paused, or beyond a limit of its user is left out.
+    For programs that start and end workers. Tasks that are held, paused or beyond a limit of their user are left out.
     """
     return demand_view(scheduler.state)
 
 
 @routes("GET /shares", READERS, is_shared=True)
 async def get_shares(scheduler: Scheduler, streams: OpenStreams, files: UserFiles) -> SharesView:
-    """Return what each user has used of the grid, against their share and their limits."""
+    """Return each user's use of the grid, compared with their share and limits."""
     return await _with_more(shares_view(scheduler.state), streams, files)
 
 
@@ -58,13 +58,13 @@ async def set_share(
     user: UserName,
     body: ShareRequest,
 ) -> SharesView:
-    """Give a user another share of the grid: all begin with 1."""
+    """Set a user's share of the grid; the default is 1."""
     await engine.ask(ShareChanged(user, body.share))
     return await _with_more(shares_view(scheduler.state), streams, files)
 
 
 async def _with_more(view: SharesView, streams: OpenStreams, files: UserFiles) -> SharesView:
-    """Return the view with the limits that the scheduler does not know of."""
+    """Add the limits that the scheduler does not know."""
     for one in view.users:
         one.limits.extend((streams.limit_of(one.user), await files.limit_of(one.user)))
     return view

@@ -65,7 +65,7 @@ async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
 async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "") -> WorkerView:
-    """Drain a worker: it finishes its tasks, and gets no new ones. One that drains already gets the new reason."""
+    """Drain a worker: it finishes its tasks and gets no new ones. If it drains already, only the reason changes."""
     return await _steer(engine, store, WorkerDrained(worker, reason))
 
 
@@ -77,7 +77,7 @@ async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> Wo
 
 @routes("POST /workers/{worker}/forget", ADMINS, declines=(409,))
 async def forget_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
-    """Forget a worker that is away, with its token: it has to join anew. The answer shows it as it was."""
+    """Forget a disconnected worker and its token: it has to join again. The answer shows its last state."""
     view = found(await store.workers.detail(worker), f"worker {worker}")
     await engine.ask(WorkerForgotten(worker))
     return view
@@ -85,7 +85,7 @@ async def forget_worker(engine: Engine, store: Store, worker: WorkerName) -> Wor
 
 @routes("GET /network", READERS, is_shared=True)
 async def get_network(network: LiveNetwork, measurement: Measurement) -> NetworkView:
-    """Return the tree of switches and hosts, what each link carries and how that is known, and what flows now."""
+    """Return the tree of switches and hosts, the capacity of each link and its source, and the current flows."""
     return network.view(measurement.view)
 
 
@@ -97,7 +97,7 @@ async def measure_network(measurement: Measurement) -> MeasurementView:
 
 @routes("GET /network/probe", WORKERS, is_documented=False)
 async def get_probe(request: web.Request) -> web.Response:
-    """Return a range of zeros, for a worker that measures its way from the master."""
+    """Return a range of zeros, for a worker that measures its connection from the master."""
     try:
         span = request.http_range
         asked = range(span.start or 0, span.stop or 0)
@@ -118,7 +118,7 @@ async def open_link(
 
 
 def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks) -> WorkerView:
-    """Return the view of a worker's row with what the row does not have: its last Report, and links refused."""
+    """Add the last Report and the refused links to the view of a worker's row."""
     said: dict[str, object] = {"twin": twin} if (twin := links.twin(view.name)) else {}
     if refused := links.refused(view.name):
         said["refused"] = refused
