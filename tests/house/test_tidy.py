@@ -117,7 +117,7 @@ def test_the_records_made_for_every_task_are_made_where_the_rule_says() -> None:
 
 
 def _made_in(path: str, name: str) -> int:
-    """Return the most arguments by position with which this file makes one."""
+    """Return the maximum number of positional arguments in this file's calls of the class."""
     calls = (call for source in sources() if str(source.path) == path for _, call in _makings(source, {name}))
     return max((len(call.args) for call in calls), default=0)
 

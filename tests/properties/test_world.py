@@ -272,7 +272,7 @@ class WorldMachine(RuleBasedStateMachine):
                 own.blame(file, fault, lives)
             if gives_up:
                 own.fetching.pop(file, None)
-        self.world.let_files_come(name, int(share * SIZE_BYTES))
+        self.world.receive_files(name, int(share * SIZE_BYTES))
         if answers:
             self.world.planner_answers()
             self.world.master_steps(crash)

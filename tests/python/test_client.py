@@ -41,7 +41,7 @@ def test_a_map_as_a_job(grid: SmallGrid, finish: Callable[[int], None]) -> None:
         assert {result.number: result.get() for result in client.job(1).results()} == {1: 2, 2: 3, 3: 4}
 
 
-def test_starmap_and_what_one_call_raises(grid: SmallGrid) -> None:
+def test_starmap_raises_the_exception_of_a_call(grid: SmallGrid) -> None:
     with loopline.Client(grid.url, "t") as client:
         values = client.starmap(divmod, [(7, 2), (1, 0)]).values()
         assert next(values) == (3, 1)

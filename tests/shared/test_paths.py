@@ -1,4 +1,4 @@
-"""Paths from outside: whatever is accepted stays inside the folder that it is put behind, on every system."""
+"""Paths from outside: an accepted path stays inside its folder, on every system."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def accepts(path: str) -> bool:
         ("", "1 character"),
     ],
 )
-def test_what_leads_out_or_cannot_be_written_is_refused(path: str, reason: str) -> None:
+def test_path_that_leads_out_or_cannot_be_written_is_refused(path: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         PATH.validate_python(path)
 
@@ -77,7 +77,7 @@ names = st.text(st.sampled_from("aC:./\\ ~\0*?") | st.characters(), max_size=30)
 @example("C:x")
 @example("a/C:x")
 @example("//server/share")
-def test_whatever_is_accepted_stays_inside(path: str) -> None:
+def test_accepted_path_stays_inside(path: str) -> None:
     if not accepts(path):
         return
     for pure, module, root in ((PurePosixPath, posixpath, "/scratch"), (PureWindowsPath, ntpath, "C:\\scratch")):
