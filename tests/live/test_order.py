@@ -61,7 +61,7 @@ async def test_paused_job_holds_no_other_and_its_exemption_is_recorded(grid: Gri
 
 
 async def test_job_on_a_silent_worker_keeps_its_place_in_the_order(grid: Grid) -> None:
-    """Its agent hangs soon after the job's start: ten times the job's size pass, but nobody measured any work."""
+    """Its agent hangs soon after the job's start: ten times the job's size pass, but no work is measured."""
     await grid.start_worker("ant", slots=2)
     gate, client = grid.gate(), grid.client()
     first = await grid.submit(f"{gate.wait}", tasks=2, size=0.3, max_replicas=1)
