@@ -6,7 +6,7 @@ from loopline_master.core.events import Checkpointed
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.kernel_scheduler import KernelScheduler
 from loopline_master.core.snapshot import Snapshot
-from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, StallExemptions
+from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, Proofs, StallExemptions
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.lease_wing import Leases
@@ -22,6 +22,7 @@ WINGS: tuple[type[Wing], ...] = (
     Transfers,
     StallExemptions,
     OverdrawnExemptions,
+    Proofs,
     IdleExemptions,
 )
 """Wings in the order of the kernel's calls."""

@@ -35,6 +35,7 @@ from loopline_master.store.tables import (
     attempts,
     carriers,
     event_log,
+    evidence,
     exemptions,
     gangs,
     grid,
@@ -50,7 +51,21 @@ from loopline_master.store.tables import (
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, carriers, users, exemptions)
+_COMPARED = (
+    grid,
+    jobs,
+    specs,
+    tasks,
+    attempts,
+    workers,
+    programs,
+    gangs,
+    plans,
+    carriers,
+    users,
+    exemptions,
+    evidence,
+)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -138,7 +153,7 @@ class _Memory:
         for launch in effects.dropped(Gang):
             self._rows[gangs].pop(launch, None)
         if gone := set(effects.forgotten_jobs):
-            for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions):
+            for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions, evidence):
                 self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}
         for name in effects.gone:
             self._rows[workers].pop((name,), None)

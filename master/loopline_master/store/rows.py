@@ -21,7 +21,7 @@ from loopline_master.core.kernel.effects import Effects, Submitted
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.kernel.runs import key_of
 from loopline_master.core.kernel.transitions import END
-from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
 from loopline_master.core.wings.shares.user import User
@@ -263,6 +263,7 @@ PLANS = Mapper(Plan, tables.plans)
 CARRIERS = Mapper(Carrier, tables.carriers)
 USERS = _Rewritten(User, tables.users, ("name", "__class__"))
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
+EVIDENCE = Mapper(Evidence, tables.evidence)
 _RECORDED = (
     "exit_code",
     "reason",
@@ -305,6 +306,8 @@ def changed(effects: Effects) -> Changes:
         changes.insert(2, (SPECS, new))
     if exemptions := effects.told(Exemption):
         changes.append((EXEMPTIONS, exemptions))
+        if evidence := effects.told(Evidence):
+            changes.append((EVIDENCE, evidence))
     return changes
 
 

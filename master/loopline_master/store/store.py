@@ -16,6 +16,7 @@ from loopline_master.core.events import Batch, Checkpointed, JobRetried, Schedul
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.exemptions.exemption import Evidence
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
@@ -288,8 +289,8 @@ class Writer:
             *self._written.writes(effects, changes),
             (_LOG, [(batch.now, text)]),
             *noted(actions),
-            *audit.writes(effects.completed, batch.now),
         ]
+        audited, begun = audit.writes(effects.completed, batch.now), effects.told(Evidence)
         sampled = self._sampler.samples_of(effects) if self._sampler else []
         ended, before, after = notification_rows(effects), _before(batch, effects), list[_Work]()
         if late:
@@ -305,10 +306,13 @@ class Writer:
             for do in before:
                 do(connection)
             run(connection, writes)
+            if begun:
+                audit.check_evidence(connection, begun)
+            run(connection, audited)
             for do in after:
                 do(connection)
 
-        count = sum(map(len, map(_rows_of, writes))) + len(late) + len(sampled)
+        count = sum(map(len, map(_rows_of, (*writes, *audited)))) + len(late) + len(sampled)
         await self.write(work, is_short=count <= _SHORT_ROWS)
         self.log_bytes += len(text)
         return bool(ended)

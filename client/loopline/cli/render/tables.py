@@ -378,7 +378,11 @@ def passing(report: PassingReport) -> RenderableType:
         Text(f"  job {pair.job} completed before job {pair.passed}: {pair.reason or 'an order violation'}")
         for pair in report.latest
     )
-    return Group(line, *pairs)
+    unfounded = (
+        Text(f"  job {one.job} held no other job ({one.reason}), without evidence: {one.flaw}", style="bold red")
+        for one in report.unfounded
+    )
+    return Group(line, *unfounded, *pairs)
 
 
 def join_tokens(items: Sequence[JoinTokenView]) -> RenderableType:

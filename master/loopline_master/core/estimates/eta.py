@@ -260,15 +260,20 @@ def _law(job: Job, ages: list[float]) -> Lognormal:
 
 
 def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
-    """Return the age and number of each running task, by job."""
-    since: dict[tuple[int, int], float] = {}
+    """Return the age and number of each running task, by job.
+
+    Time counts until a disconnected worker's last Report, and not while an attempt was frozen.
+    """
+    oldest: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
         if attempt.state in LIVE and not attempt.is_queued:
-            start = attempt.started_at or attempt.dispatched_at
-            since[attempt.task_id] = min(start, since.get(attempt.task_id, math.inf))
+            worker, start = state.workers[attempt.worker], attempt.started_at or attempt.dispatched_at
+            until = state.now if worker.session is not None else worker.reported_at or start
+            age = measure.ran_s(attempt, start, until)
+            oldest[attempt.task_id] = max(age, oldest.get(attempt.task_id, 0.0))
     ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for (job, number), start in since.items():
-        ages[job].append((max(0.0, state.now - start), number))
+    for (job, number), age in oldest.items():
+        ages[job].append((age, number))
     return ages
 
 

@@ -104,6 +104,23 @@ def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
     return max(1, math.ceil(Fraction(max_fails.removesuffix("%")) * task_count / 100))
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredWork:
+    """Work of an attempt without a result, as its worker's Reports show it."""
+
+    task: int
+    attempt: int
+    worker: str
+    seconds: float  # from its start to that worker's last Report, frozen time excluded
+    speed: float  # of the worker, in reference CPU-seconds a second
+    heard_at: float  # time of that Report
+
+    @property
+    def work(self) -> float:
+        """Return the work in reference CPU-seconds."""
+        return self.seconds * self.speed
+
+
 @dataclass(slots=True)
 class Job:
     id: int
@@ -155,6 +172,7 @@ class Job:
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
     idle_s: float = 0.0  # spent part of its idle budget (wings/exemptions/idle_budget.py)
     most_used: float = 0.0  # the maximum of the measured work while it held others
+    proof: tuple[MeasuredWork, ...] = ()  # attempts without a result that, with ``used``, proved it overdrawn
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -322,7 +340,7 @@ class Attempt:
     metrics: dict[str, int | float] | None = None  # reported by the task
     slot: int | None = None  # the lowest of its slots, as reported by its worker; None: not reported
     phases: Phases | None = None  # as its worker reported; None: it ran without a pause once it had its slot
-    work: float = 0.0  # work done, in reference CPU-seconds, if its result was accepted
+    work: float = 0.0  # work done, in reference CPU-seconds, if its result was accepted or it failed
     fetch_s: float = 0.0  # until its inputs and its software were there; this and the next two are from ``phases``
     frozen_s: float = 0.0  # time that it was frozen
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs

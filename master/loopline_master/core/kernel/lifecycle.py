@@ -75,7 +75,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
-            job.used += measure.work_done(state.workers[attempt.worker], attempt)
+            attempt.work = measure.work_done(state.workers[attempt.worker], attempt)
+            job.used += attempt.work
         blamed = ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)

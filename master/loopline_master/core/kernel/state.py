@@ -334,7 +334,7 @@ class State:
         starved = self.index.requirements.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
-            job.stalled = starved and self._is_hopeless(job)
+            job.stalled = starved and not job.running and self._is_hopeless(job)
             self.put(job)
 
     def _is_hopeless(self, job: Job) -> bool:

@@ -56,15 +56,24 @@ class Passing(Body):
     reason: str | None  # why that was allowed; null: it was not, and is a bug
 
 
+class Flaw(Body):
+    """An exemption with insufficient evidence; it excuses no passing."""
+
+    job: int
+    reason: str  # paused, stalled, overdrawn
+    flaw: str  # the contradiction between its evidence and the stored rows
+
+
 class PassingReport(Body):
     """The audit of the order guarantee: each completion checked against the stored rows."""
 
     order: Order  # in force for jobs submitted now
     within: OrderWithin = OrderWithin.GRID  # the jobs among which it is guaranteed, likewise
     completions: int  # checked
-    passings: int  # must be 0
+    passings: int  # and unfounded exemptions; must be 0
     excused: dict[str, int]  # exempt pairs, by reason: paused, stalled, overdrawn, other-user
     latest: list[Passing]
+    unfounded: list[Flaw] = Field(default=[])  # the latest exemptions with insufficient evidence
 
 
 HistorySubject = Literal["user", "worker", "job"]
