@@ -274,6 +274,15 @@ class JobSpec(Spec):
     nodes: Nodes = 1
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
+    retry_delay_s: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=86400,
+            allow_inf_nan=False,
+            description="from a task's failure to its next attempt; doubles with each failure, up to an hour",
+        ),
+    ] = None
     max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     kill_after_s: Annotated[

@@ -70,6 +70,8 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         again += f"it {trust.downfall_verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
+    if task is not None and task.number in state.index.ready_sets[job.id].delayed:
+        return _explain(task_id, "queued", [_delayed(state, job, task.number)])
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
@@ -100,6 +102,8 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
         reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
+    if state.index.ready_sets[job.id].delayed:
+        reasons.append(_delayed(state, job))
     if asked:
         reasons.append(_asked(state, job, asked))
     if job.running and not state.index.may_replicate(job):
@@ -277,6 +281,21 @@ def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobStat
     how = "has ended without success" if found is None else f"was {found}"
     how = f"has {found}" if found is JobState.FAILED else how
     return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
+
+
+def _delayed(state: State, job: Job, task: int | None = None) -> Reason:
+    """Return the reason why failed tasks of the job, or one of them, are not tried again yet."""
+    delayed = state.index.ready_sets[job.id].delayed if task is None else (task,)
+    keys, now = state.index.delayed.keys, state.now
+    wait_s = max(0.0, min(keys[job.task_id(number)][0] for number in delayed) - now)
+    left = f"again in {spoken(wait_s)} (--retry-delay {spoken(job.spec.retry_delay_s or 0.0)}, doubled with each failure)"
+    if task is not None:
+        known = state.tasks[job.task_id(task)]
+        return Reason(
+            code="retry_delay", count=1, detail=f"failed {counted(known.failures, 'time')}; to be tried {left}"
+        )
+    which = f"{_tasks(len(delayed))} failed, and {'is' if len(delayed) == 1 else 'are'} to be tried {left}"
+    return Reason(code="retry_delay", count=len(delayed), detail=which)
 
 
 def _asked(state: State, job: Job, count: int) -> Reason:

@@ -15,6 +15,8 @@ from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, P
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
 
+MAX_RETRY_DELAY_S = 3600.0
+"""A job's ``retry_delay_s`` doubles with each failure of a task up to this, unless it is longer itself."""
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
 _RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
@@ -75,6 +77,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
+            if (delay_s := job.spec.retry_delay_s) and not ends_task(job, result):
+                task.retry_at = state.now + min(delay_s * 2.0 ** (task.failures - 1), max(delay_s, MAX_RETRY_DELAY_S))
             job.used += measure.work_done(state.workers[attempt.worker], attempt)
         blamed = ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
@@ -263,6 +267,16 @@ def cancel_job(state: State, job: Job, reason: str) -> None:
         if task.is_open:
             end_task(state, job, task, TaskState.CANCELLED, reason)
     _depart(state, job, JobState.CANCELLED)
+
+
+def end_delays(state: State) -> None:
+    """Let the tasks be tried again whose delay after a failure is over."""
+    for at, number in list(state.index.delayed.order):
+        if at > state.now:
+            return
+        task = state.tasks[number]
+        task.retry_at = None
+        state.put(task)
 
 
 def reconsider_task(state: State, task: Task) -> None:

@@ -90,7 +90,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     job.failed, job.held_at, job.released_at, job.cursor = event.failed, None, None, 0
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
-        task.votes, task.verdict, task.took_down = (), "", ()
+        task.votes, task.verdict, task.took_down, task.retry_at = (), "", (), None
         task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
     _enter(state, job, waits_for, IntervalSet(event.succeeded))
     for task in tasks:

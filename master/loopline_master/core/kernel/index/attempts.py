@@ -35,9 +35,9 @@ _ROLES = {
     for state in AttemptState
 }
 
-_IN_MEMORY, _TO_RETRY, _REPLICABLE, _STALLED, _UNDER_REPLICATED = (1 << bit for bit in range(5))
+_IN_MEMORY, _TO_RETRY, _REPLICABLE, _STALLED, _UNDER_REPLICATED, _DELAYED = (1 << bit for bit in range(6))
 """Bits of a task: one for being in memory, and one for each set of the ready set."""
-_RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED
+_RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED | _DELAYED
 _RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
 
 
@@ -202,6 +202,7 @@ class ReadySet:
     """Started tasks of one job; its fresh tasks are in State.fresh."""
 
     to_retry: IntervalSet = field(default_factory=IntervalSet)  # started before, queued again
+    delayed: IntervalSet = field(default_factory=IntervalSet)  # the same, but not to be tried again yet
     replicable: IntervalSet = field(default_factory=IntervalSet)  # running, with room for a replica
     stalled: IntervalSet = field(default_factory=IntervalSet)  # subset: all attempts are frozen, or as below
     under_replicated: IntervalSet = field(default_factory=IntervalSet)  # subset: a quorum needs more
@@ -226,6 +227,7 @@ class ReadySet:
             (self.replicable.add if stands & _REPLICABLE else self.replicable.discard)(number)
         if changed & _RARELY:
             self.to_retry.toggle(number, stands & _TO_RETRY)
+            self.delayed.toggle(number, stands & _DELAYED)
             self.stalled.toggle(number, stands & _STALLED)
             self.under_replicated.toggle(number, stands & _UNDER_REPLICATED)
             return True
@@ -237,6 +239,8 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
     if task.state is not _RUNNING:
         if task.state is not _QUEUED:
             return _IN_MEMORY if task.id in attempts.of_task else 0
+        if task.retry_at is not None:
+            return _IN_MEMORY | _DELAYED
         if not (task.started and task.votes):
             may_start = task.started and (not attempts.called_back or _may_be_tried(task, job, attempts))
             return _IN_MEMORY | _TO_RETRY if may_start else _IN_MEMORY
@@ -259,8 +263,10 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
 
 
 def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:
-    """True if ``max_attempts`` allows another attempt beside the running and waiting ones."""
-    return task.may_be_tried(job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0)
+    """True if ``max_attempts`` allows another attempt beside the running and waiting ones, and no delay forbids it."""
+    return task.retry_at is None and task.may_be_tried(
+        job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0
+    )
 
 
 @dataclass(slots=True)
