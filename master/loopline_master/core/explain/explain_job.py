@@ -288,7 +288,8 @@ def _delayed(state: State, job: Job, task: int | None = None) -> Reason:
     delayed = state.index.ready_sets[job.id].delayed if task is None else (task,)
     keys, now = state.index.delayed.keys, state.now
     wait_s = max(0.0, min(keys[job.task_id(number)][0] for number in delayed) - now)
-    left = f"again in {spoken(wait_s)} (--retry-delay {spoken(job.spec.retry_delay_s or 0.0)}, doubled with each failure)"
+    delay = spoken(job.spec.retry_delay_s or 0.0)
+    left = f"again in {spoken(wait_s)} (--retry-delay {delay}, doubled with each failure)"
     if task is not None:
         known = state.tasks[job.task_id(task)]
         return Reason(

@@ -213,9 +213,13 @@ class ReadySet:
 
         The job must be placed if a set may have become empty or non-empty: its places depend on nothing else here. A
         queued task with votes is replicable, because its voters are excluded. A task gets no replica if its failures
-        could then exceed its job's ``max_attempts``.
+        could then exceed its job's ``max_attempts``; a task with a ``retry_at`` gets no attempt at all.
         """
-        number, stands = task.number, _stands(task, job, attempts)
+        number = task.number
+        if task.retry_at is not None and task.is_open:
+            stands = _IN_MEMORY | _DELAYED if task.state is _QUEUED else _IN_MEMORY
+        else:
+            stands = _stands(task, job, attempts)
         changed = stands ^ self.kept.get(number, 0)
         if not changed:
             return False
@@ -239,8 +243,6 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
     if task.state is not _RUNNING:
         if task.state is not _QUEUED:
             return _IN_MEMORY if task.id in attempts.of_task else 0
-        if task.retry_at is not None:
-            return _IN_MEMORY | _DELAYED
         if not (task.started and task.votes):
             may_start = task.started and (not attempts.called_back or _may_be_tried(task, job, attempts))
             return _IN_MEMORY | _TO_RETRY if may_start else _IN_MEMORY
@@ -263,10 +265,8 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
 
 
 def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:
-    """True if ``max_attempts`` allows another attempt beside the running and waiting ones, and no delay forbids it."""
-    return task.retry_at is None and task.may_be_tried(
-        job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0
-    )
+    """True if ``max_attempts`` allows another attempt beside the running and waiting ones."""
+    return task.may_be_tried(job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0)
 
 
 @dataclass(slots=True)
