@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_master.core.events import JobCancelled
-from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.effects import Done
 from loopline_master.core.policies import REGISTRY
@@ -175,10 +175,12 @@ def test_delay_of_a_failed_task_is_bounded_and_said() -> None:
     job = grid.submit(1, 9.0, max_attempts=30, retry_delay_s=60.0)
     for _ in range(10):
         grid.end(grid.running("a")[0], Outcome.FAILED)
-        told = explain_job(grid.scheduler, job)
+        told, said = explain_job(grid.scheduler, job), explain_task(grid.scheduler, TaskId(job, 1))
         assert told is not None
+        assert said is not None
         grid.wait(lifecycle.MAX_RETRY_DELAY_S)
-    assert told.sentence.startswith("1 task failed, and is to be tried again in 60 min")
+    assert told.sentence.startswith("1 task failed, and waits before being tried again (60 s, doubled with each")
+    assert said.sentence == "to be tried again 60 min after its last failure; failed 10 times so far"
     assert grid.task(job).state is TaskState.RUNNING
 
 

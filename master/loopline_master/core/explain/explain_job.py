@@ -8,6 +8,7 @@ from types import MappingProxyType
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
+from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import LIVE, Job, Task
 from loopline_master.core.kernel.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.kernel.state import State
@@ -71,7 +72,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     if task is not None and task.number in state.index.ready_sets[job.id].delayed:
-        return _explain(task_id, "queued", [_delayed(state, job, task.number)])
+        return _explain(task_id, "queued", [_delayed_task(job, task)])
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
@@ -283,20 +284,17 @@ def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobStat
     return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
 
 
-def _delayed(state: State, job: Job, task: int | None = None) -> Reason:
-    """Return the reason why failed tasks of the job, or one of them, are not tried again yet."""
-    delayed = state.index.ready_sets[job.id].delayed if task is None else (task,)
-    keys, now = state.index.delayed.keys, state.now
-    wait_s = max(0.0, min(keys[job.task_id(number)][0] for number in delayed) - now)
-    delay = spoken(job.spec.retry_delay_s or 0.0)
-    left = f"again in {spoken(wait_s)} (--retry-delay {delay}, doubled with each failure)"
-    if task is not None:
-        known = state.tasks[job.task_id(task)]
-        return Reason(
-            code="retry_delay", count=1, detail=f"failed {counted(known.failures, 'time')}; to be tried {left}"
-        )
-    which = f"{_tasks(len(delayed))} failed, and {'is' if len(delayed) == 1 else 'are'} to be tried {left}"
-    return Reason(code="retry_delay", count=len(delayed), detail=which)
+def _delayed(state: State, job: Job) -> Reason:
+    """Return how many failed tasks of the job are not tried again yet."""
+    count, delay = len(state.index.ready_sets[job.id].delayed), spoken(lifecycle.retry_delay_s(job, 1))
+    detail = f"{_tasks(count)} failed, and {'waits' if count == 1 else 'wait'} before being tried again"
+    return Reason(code="retry_delay", count=count, detail=f"{detail} ({delay}, doubled with each failure)")
+
+
+def _delayed_task(job: Job, task: Task) -> Reason:
+    delay = spoken(lifecycle.retry_delay_s(job, task.failures))
+    detail = f"to be tried again {delay} after its last failure; failed {counted(task.failures, 'time')} so far"
+    return Reason(code="retry_delay", count=1, detail=detail)
 
 
 def _asked(state: State, job: Job, count: int) -> Reason:

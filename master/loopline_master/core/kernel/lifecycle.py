@@ -77,8 +77,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
-            if (delay_s := job.spec.retry_delay_s) and not ends_task(job, result):
-                task.retry_at = state.now + min(delay_s * 2.0 ** (task.failures - 1), max(delay_s, MAX_RETRY_DELAY_S))
+            if job.spec.retry_delay_s:
+                task.retry_at = state.now + retry_delay_s(job, task.failures)
             job.used += measure.work_done(state.workers[attempt.worker], attempt)
         blamed = ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
@@ -267,6 +267,12 @@ def cancel_job(state: State, job: Job, reason: str) -> None:
         if task.is_open:
             end_task(state, job, task, TaskState.CANCELLED, reason)
     _depart(state, job, JobState.CANCELLED)
+
+
+def retry_delay_s(job: Job, failures: int) -> float:
+    """Return the delay after this many failures of a task, the latest included."""
+    first_s = job.spec.retry_delay_s or 0.0
+    return min(first_s * 2.0 ** min(failures - 1, 32), max(first_s, MAX_RETRY_DELAY_S))
 
 
 def end_delays(state: State) -> None:
