@@ -216,7 +216,7 @@ def retract_task(state: State, task: TaskId, reason: str) -> None:
 
 
 def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
-    """Retract a prefetched attempt; its task is queued again, unless it runs elsewhere."""
+    """Cancel an attempt without a result; its task is queued again, unless it runs elsewhere."""
     cancel_attempt(state, attempt, reason)
     reconsider_task(state, state.tasks[attempt.task_id])
 
@@ -225,6 +225,15 @@ def retract_from(state: State, worker: Worker, reason: str) -> None:
     """Retract all prefetched attempts of a worker."""
     for attempt_id in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
         retract_attempt(state, state.attempts[attempt_id], reason)
+
+
+def clear(state: State, worker: Worker, reason: str) -> None:
+    """Cancel all attempts in slots of a worker; their tasks are queued again. Gangs continue: their parts depend on
+    one another.
+    """
+    for attempt in list(state.index.attempts.seated_on(worker.name)):
+        if attempt.state in LIVE and state.jobs[attempt.job].nodes == 1:
+            retract_attempt(state, attempt, reason)
 
 
 def retract_job(state: State, job: Job, reason: str) -> None:
