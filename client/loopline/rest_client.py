@@ -258,9 +258,12 @@ class RestClient:
         more = {key: value for key, value in chosen.items() if value is not None}
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 
-    async def drain(self, worker: str, reason: str = "") -> WorkerView:
-        """Start nothing more on a worker; running tasks finish. ``reason``: one line, which users see."""
-        query = {"reason": reason} if reason else None
+    async def drain(self, worker: str, reason: str = "", *, now: bool = False) -> WorkerView:
+        """Start nothing more on a worker; running tasks finish, or are ended ``now`` and queued again.
+
+        ``reason``: one line, which users see.
+        """
+        query = {**({"reason": reason} if reason else {}), **({"now": "true"} if now else {})}
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain", params=query)
 
     async def undrain(self, worker: str) -> WorkerView:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
 
-from loopline_shared.paths import RelativePath
+from loopline_shared.paths import MAX_PATH_CHARACTERS, RelativePath
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.task_metrics import Left
 
@@ -373,6 +373,35 @@ class InputFile:
     sha256: Sha256
     size_bytes: Count | None = None  # None: unknown here
     executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputLink:
+    """A symbolic link in a task's scratch folder."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    link: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=MAX_PATH_CHARACTERS,
+            pattern=r"^[^/\\\x00-\x1f\x7f][^\\\x00-\x1f\x7f]*$",
+            description="where it leads, relative to its own folder: ../data/x.csv",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFolder:
+    """An empty folder in a task's scratch folder. Other folders follow from the files in them."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    folder: Annotated[Literal[True], Field(description="always true")]
+
+
+StagedInput = InputFile | InputLink | InputFolder
 
 
 @dataclass(frozen=True, slots=True)

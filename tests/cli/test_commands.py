@@ -164,7 +164,7 @@ LINES = [
     ("workers --long --json", None),
     ("history --by program --json", None),
     ("drain pc-1 --reason moved --json", "draining"),
-    ("drain pc-1 pc-2 --json", None),
+    ("drain pc-1 pc-2 --now --json", None),
     ("undrain pc-1 --json", "draining"),
     ("forget pc-1 --json", "forgotten"),
     ("token create ann --json", "secret"),

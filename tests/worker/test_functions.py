@@ -643,6 +643,67 @@ async def test_call_is_killed_at_its_time_limit(caller: Caller) -> None:
     assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 0.2 s")
 
 
+def save_at_the_end(folder: str) -> None:
+    """Tell that it runs, and write a file while it is left."""
+    import time
+
+    try:
+        print("ready", flush=True)
+        time.sleep(1000)
+    finally:
+        (Path(folder) / "saved").write_text("half a result")
+
+
+async def ready(caller: Caller, run: Run) -> Run:
+    """Start a call and wait until it runs."""
+    caller.bench.runner.start(run)
+    assert await caller.bench.runner.read(run.attempt, "stdout", 0, 100) == b"ready\n"
+    return run
+
+
+async def test_call_has_time_to_save_when_it_is_ended_gently(caller: Caller, tmp_path: Path) -> None:
+    run = await ready(caller, caller.run(save_at_the_end, str(tmp_path), kill_after_s=600.0))
+    caller.bench.runner.cancel(run.attempt, gently=True)
+    result = await caller.bench.end_of(run)
+    assert (result.outcome, result.value) == (Outcome.CANCELLED, None)
+    assert (tmp_path / "saved").read_text() == "half a result"
+    assert await caller.value(own_pid), "the next call has another interpreter"
+
+
+async def test_chunk_ended_gently_keeps_earlier_results_and_starts_no_other_call(
+    caller: Caller, tmp_path: Path
+) -> None:
+    def second_saves(number: int, folder: str) -> int:
+        (Path(folder) / f"began-{number}").touch()
+        if number == 2:
+            save_at_the_end(folder)
+        return number
+
+    calls = ((number, str(tmp_path)) for number in (1, 2, 3))
+    run = await ready(caller, caller.chunk(second_saves, *calls, kill_after_s=600.0))
+    caller.bench.runner.cancel(run.attempt, Outcome.FAILED, "its time is over", gently=True)
+    result = await caller.bench.end_of(run)
+    assert (result.outcome, ends_of(result)) == (Outcome.FAILED, [(RETURNED, 1)])
+    assert sorted(path.name for path in tmp_path.glob("*ed")) == ["saved"]
+    assert not (tmp_path / "began-3").exists()
+
+
+def ignore_sigterm() -> None:
+    import signal
+    import time
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("ready", flush=True)
+    time.sleep(1000)
+
+
+@pytest.mark.parametrize("gently", [False, True])
+async def test_call_that_ignores_sigterm_is_killed(caller: Caller, gently: bool) -> None:
+    run = await ready(caller, caller.run(ignore_sigterm, kill_after_s=0.1 if gently else 600.0))
+    caller.bench.runner.cancel(run.attempt, gently=gently)
+    assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
+
+
 async def test_call_is_killed_at_its_memory_limit(tmp_path: Path) -> None:
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**27)) as bench:
         caller = Caller(bench)

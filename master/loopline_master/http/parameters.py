@@ -97,6 +97,7 @@ WithLastHour = Annotated[
     BeforeValidator(_flag),
     Field(description="Add the work that each worker offered in the last hour, and the share that tasks used"),
 ]
+DrainNow = Annotated[bool, BeforeValidator(_flag), Field(description="End its running tasks, and queue them again")]
 WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add each task's parameters")]
 OnlyTasks = Annotated[
     str,

@@ -141,6 +141,8 @@ class TaskOptions:
         Time from SIGTERM to SIGKILL where a task is ended by its time limit or by you: 30s; default 10s.
     max_attempts
         Number of times a failing task is run.
+    retry_delay
+        Wait this long before a failed task is run again: 30s; the wait doubles with each failure. Default: 0.
     max_replicas
         Number of attempts of one task that may run at once, or unlimited. 1 switches replication off.
     quorum
@@ -157,6 +159,7 @@ class TaskOptions:
     timeout: Annotated[DurationOption, Parameter(alias="--time-limit")] = None
     kill_after: DurationOption = None
     max_attempts: int | None = None
+    retry_delay: DurationOption = None
     max_replicas: int | Literal["unlimited"] | None = None
     quorum: int | None = None
     replica_budget: DurationOption = None
@@ -169,6 +172,7 @@ class TaskOptions:
             "environment": dict(values.pair(text) for text in self.env),
             "secrets": {name: values.variable(name) for name in self.secret},
             "max_attempts": self.max_attempts,
+            "retry_delay_s": self.retry_delay,
             "max_replicas": self.max_replicas,
             "nodes": self.nodes,
             "quorum": self.quorum,

@@ -111,13 +111,13 @@ async def _composed(
     document = chosen.named_in(assemble.document(command, options, file))
     job = assemble.specification(found.named_in(document), swept.parameters, file)
     first = next(iter(inputs.rows_of(job, swept, 1)), {})
-    missing, of_tasks = missing_inputs.find(job, first, files.of_tasks), files.of_tasks
+    missing = missing_inputs.find(job, first, [text for text, _ in found.of_tasks])
     if more := missing_inputs.chosen(missing, takes_all=files.takes_all, may_ask=may_ask):
         added = FileOptions(input=tuple(more))
-        found, of_tasks = (await inputs.read(added, None)).beside(found), (*of_tasks, *added.of_tasks)
+        found = (await inputs.read(added, None)).beside(found)
         job = assemble.specification(found.named_in(document), swept.parameters, file)
-    if of_tasks:
-        tasks, own = await inputs.of_tasks(job, of_tasks, swept)
+    if found.of_tasks:
+        tasks, own = await inputs.of_tasks(job, found.of_tasks, swept, files)
         made = {name: value for name, value in found.named_in(document).items() if name != "parameters"}
         job, found = assemble.specification(made | {"tasks": tasks}, None, file), found.beside(own)
     return job, found, [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
+from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import LIVE, Job, Task
 from loopline_master.core.kernel.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.kernel.state import State
@@ -70,6 +71,8 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         again += f"it {trust.downfall_verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
+    if task is not None and task.number in state.index.ready_sets[job.id].delayed:
+        return _explain(task_id, "queued", [_delayed_task(job, task)])
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
@@ -100,6 +103,8 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
         reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
+    if state.index.ready_sets[job.id].delayed:
+        reasons.append(_delayed(state, job))
     if asked:
         reasons.append(_asked(state, job, asked))
     if job.running and not state.index.may_replicate(job):
@@ -277,6 +282,19 @@ def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobStat
     how = "has ended without success" if found is None else f"was {found}"
     how = f"has {found}" if found is JobState.FAILED else how
     return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
+
+
+def _delayed(state: State, job: Job) -> Reason:
+    """Return how many failed tasks of the job are not tried again yet."""
+    count, delay = len(state.index.ready_sets[job.id].delayed), spoken(lifecycle.retry_delay_s(job, 1))
+    detail = f"{_tasks(count)} failed, and {'waits' if count == 1 else 'wait'} before being tried again"
+    return Reason(code="retry_delay", count=count, detail=f"{detail} ({delay}, doubled with each failure)")
+
+
+def _delayed_task(job: Job, task: Task) -> Reason:
+    delay = spoken(lifecycle.retry_delay_s(job, task.failures))
+    detail = f"to be tried again {delay} after its last failure; failed {counted(task.failures, 'time')} so far"
+    return Reason(code="retry_delay", count=1, detail=detail)
 
 
 def _asked(state: State, job: Job, count: int) -> Reason:

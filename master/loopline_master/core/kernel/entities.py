@@ -271,6 +271,7 @@ class Task:
     verdict: str = ""  # why it failed, if no attempt gives the reason
     started_at: float | None = None
     finished_at: float | None = None
+    retry_at: float | None = None  # after a failure: no attempt starts before then (``retry_delay_s`` of its job)
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

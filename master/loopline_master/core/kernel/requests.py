@@ -90,7 +90,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     job.failed, job.held_at, job.released_at, job.cursor = event.failed, None, None, 0
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
-        task.votes, task.verdict, task.took_down = (), "", ()
+        task.votes, task.verdict, task.took_down, task.retry_at = (), "", (), None
         task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
     _enter(state, job, waits_for, IntervalSet(event.succeeded))
     for task in tasks:
@@ -115,7 +115,10 @@ def refused_retry(job: int, state: JobState) -> Declined | None:
 
 
 def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
-    """Have a worker finish its tasks and take no more, or end that. Draining again replaces the reason."""
+    """Have a worker finish its tasks, or end them now, and take no more; or end that.
+
+    Draining again replaces the reason.
+    """
     worker = state.workers.get(event.worker)
     if worker is None:
         hint = "loopline workers lists them"
@@ -125,6 +128,8 @@ def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
     state.put(worker)
     if worker.draining:
         lifecycle.retract_from(state, worker, "its worker is draining, and it had not begun")
+    if isinstance(event, WorkerDrained) and event.now:
+        lifecycle.clear(state, worker, "its worker was drained at once")
     return Done()
 
 

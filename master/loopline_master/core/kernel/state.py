@@ -275,11 +275,13 @@ class State:
 
     def _index_tasks(self) -> None:
         index, own, jobs = self.index, self.policy_job_index, self.jobs
-        ready_sets, attempts, voters = index.ready_sets, index.attempts, index.voters
+        ready_sets, attempts, voters, delayed = index.ready_sets, index.attempts, index.voters, index.delayed
         for task in self._changed_tasks.values():
             job, ready_set = jobs[task.job], ready_sets[task.job]
             if ready_set.place(task, job, attempts) or job.budget_s is not None:
                 self._changed_jobs[job.id] = job
+            if task.retry_at is not None or delayed.keys:
+                index.place_delay(task)
             if task.votes or voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:

@@ -14,7 +14,7 @@ from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, DrainReason, Limit, WithLastHour, WorkerName
+from loopline_master.http.parameters import Cursor, DrainNow, DrainReason, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
@@ -64,9 +64,11 @@ async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: 
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
-async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "") -> WorkerView:
+async def drain_worker(
+    engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "", now: DrainNow = False
+) -> WorkerView:
     """Drain a worker: it finishes its tasks and gets no new ones. If it drains already, only the reason changes."""
-    return await _steer(engine, store, WorkerDrained(worker, reason))
+    return await _steer(engine, store, WorkerDrained(worker, reason, now))
 
 
 @routes("POST /workers/{worker}/undrain", ADMINS)

@@ -108,6 +108,7 @@ class Index:
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
     users: UserJobs = field(default_factory=UserJobs)
+    delayed: Ranking[TaskId, tuple[float, TaskId]] = field(default_factory=Ranking)  # open tasks with a ``retry_at``
     dependents: Dependents = field(default_factory=Dependents)  # jobs outside the grid, waiting for others
 
     def __post_init__(self) -> None:
@@ -137,6 +138,7 @@ class Index:
         for task in tasks:
             index.ready_sets[task.job].place(task, by_id[task.job], index.attempts)
             index.place_voters(task)
+            index.place_delay(task)
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
             index.place_job(job, fresh[job.id])
         return index
@@ -200,6 +202,15 @@ class Index:
             self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
         else:
             self.voters.pop(task.id, None)
+
+    def place_delay(self, task: Task) -> None:
+        """Enter the time when a task may be tried again, as it is now."""
+        self.delayed.place(task.id, (task.retry_at, task.id) if task.retry_at and task.is_open else None)
+
+    @property
+    def next_retry_at(self) -> float | None:
+        """Earliest time when a delayed task may be tried again; None if no task is delayed."""
+        return self.delayed.order[0][0] if self.delayed.order else None
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now, except into ``requirements``, which reports its changes itself."""
