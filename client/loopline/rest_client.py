@@ -8,7 +8,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from loopline.http import ENDLESS, NO_HURRY, Http, Model, UnavailableError, parse
-from loopline.settings import ClientSettings
+from loopline.settings import ClientSettings, check_may_submit
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, Stream, TaskId, TaskState
 from loopline_shared.rest.access import (
@@ -98,6 +98,7 @@ class RestClient:
         """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
         repeated. ``wait``: a moment longer, for the results if all are there by then.
         """
+        check_may_submit()
         headers = {"Idempotency-Key": uuid4().hex} | ({"Prefer": "wait=1"} if wait else {})
         return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
 

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -851,18 +852,98 @@ async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, si
     assert await caller.value(length, environment=environment) == size
 
 
-async def test_a_call_cannot_have_an_executor(caller: Caller) -> None:
-    """It would wait for a slot that it occupies itself."""
+def submit_by(way: str) -> None:
+    import subprocess
+    import sys
 
-    def submit() -> int:
+    import loopline
+
+    at = "http://127.0.0.1:9", "t"
+    if way == "executor":
+        loopline.Executor(*at)
+    elif way == "local grid":
+        loopline.Executor.local(slots=1)
+    elif way == "job":
+        loopline.Client(*at).submit(["true"])
+    elif way == "calls":
+        loopline.Client(*at).map(abs, [1])
+    else:
+        code = f"import loopline; loopline.Executor(*{at})"
+        started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        raise RuntimeError(started.stderr)
+
+
+@pytest.mark.parametrize("way", ["executor", "local grid", "job", "calls", "process"])
+async def test_call_cannot_submit(caller: Caller, way: str) -> None:
+    """It could wait for the slot that it occupies."""
+    result = await caller.call(submit_by, way)
+    assert "a function call cannot submit to the grid" in value_of(result)[1]
+    assert "submit those from your program" in value_of(result)[1]
+
+
+async def test_joblib_backend_uses_threads_within_a_call(caller: Caller) -> None:
+    def nested() -> list[int]:
+        import joblib
+
         import loopline
 
-        with loopline.Executor("http://127.0.0.1:9", "t") as executor:
-            return int(executor.submit(abs, -1).result())
+        loopline.joblib.register()
+        with joblib.parallel_config("loopline", n_jobs=2):
+            return list(joblib.Parallel()(joblib.delayed(abs)(-number) for number in range(3)))
 
-    result = await caller.call(submit)
-    assert "a call on a worker cannot have an Executor" in result.reason
-    assert "submit those from your program" in value_of(result)[1]
+    assert await caller.value(nested) == [0, 1, 2]
+
+
+@needs_bubblewrap
+async def test_unreachable_master_is_reported_at_once_in_a_sandbox(tmp_path: Path) -> None:
+    def ask(url: str) -> str:
+        import loopline
+
+        try:
+            with loopline.Client(url, "t", patience_s=10_000) as client:
+                client.whoami()
+        except loopline.LooplineError as error:
+            return f"{error.message}; {error.hint}"
+        return ""
+
+    shown = [Path(sys.prefix), *(ROOT / part for part in ("client", "shared"))]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=shown)) as bench:
+            said = await Caller(bench).value(ask, f"http://127.0.0.1:{server.getsockname()[1]}")
+    assert "Permission denied; tasks in a sandbox cannot connect to their own computer" in said
+
+
+SCRIPT = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+FACTOR = 3
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+
+def moved(point):
+    return Point(point.x * FACTOR)
+
+
+def in_a_pool(method):
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+        moved_one = pool.submit(moved, Point(2)).result()
+        return isinstance(moved_one, Point), moved_one.x, list(pool.map(lambda n: n + FACTOR, [1]))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+async def test_pool_in_a_call_runs_functions_of_the_script(caller: Caller, method: str) -> None:
+    script = {"__name__": "__main__"}
+    exec(SCRIPT, script)
+    in_a_pool: Any = script["in_a_pool"]
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # the path of the fork server's socket is in it
+        result = await caller.call(in_a_pool, method, environment={"TMPDIR": short})
+    assert value_of(result) == (True, 6, [4])
 
 
 class Counter:

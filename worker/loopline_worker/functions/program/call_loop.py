@@ -70,7 +70,7 @@ _LONGEST_KEPT_BYTES = 2**20
 def main() -> None:
     """Run calls until the agent closes the socket."""
     sys.path[0] = ""  # not where this file is, but the folder of the call
-    sys.__dict__["_loopline_interpreter"] = True  # which tells an Executor that it is in a call
+    os.environ["LOOPLINE_CALL"] = "1"  # the client reads it and refuses to submit, in subprocesses too
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _on_sigterm)
     import cloudpickle  # noqa: F401 - before it says that it is ready
@@ -460,6 +460,45 @@ def _flush() -> None:
         _libc.fflush(None)
 
 
+# Pools within a call.
+
+
+class PoolFinder:
+    """Watches for the import of multiprocessing, whose pools then pickle the script's functions and classes by value.
+
+    By name they could not be found: ``__main__`` is this program here, in a pool's processes too.
+    """
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> Any:
+        """Return how to load multiprocessing.reduction; None for other modules."""
+        if name != "multiprocessing.reduction":
+            return None
+        import importlib.util
+
+        sys.meta_path.remove(PoolFinder)
+        spec = importlib.util.find_spec(name)
+        assert spec
+        loader: Any = spec.loader
+        load = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            module.ForkingPickler.reducer_override = _by_value
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def _by_value(_: Any, thing: Any) -> Any:
+    """Pickle functions and classes of the script by value."""
+    if isinstance(thing, (types.FunctionType, type)) and thing.__module__ == "__main__":
+        import cloudpickle
+
+        return pickle.loads, (cloudpickle.dumps(thing),)
+    return NotImplemented
+
+
 # Usage.
 
 
@@ -489,4 +528,7 @@ def _forget_peak() -> None:
 
 
 if __name__ == "__main__":
+    sys.meta_path.insert(0, PoolFinder)
     main()
+elif __name__ == "__mp_main__":  # a process of a pool in a call, which was not forked
+    sys.modules["multiprocessing.reduction"].ForkingPickler.reducer_override = _by_value
