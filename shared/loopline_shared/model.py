@@ -226,7 +226,7 @@ class Resource:
     """Something countable that a worker offers to tasks, such as two licence dongles."""
 
     name: Name
-    units: Units
+    units: Units  # that tasks may hold at once
 
 
 @dataclass(frozen=True, slots=True)

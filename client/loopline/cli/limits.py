@@ -40,7 +40,7 @@ async def limit(
 
     Examples:
 
-        loopline limit matlab=8                   the department's licences
+        loopline limit matlab=8                   eight licences
         loopline limit matlab=2 --per-user        two of them for each user
         loopline limit matlab=4 --user ann        four of them for ann
         loopline limit matlab=none                removed

@@ -123,21 +123,21 @@ class LimitView(Body):
 
     name: Name
     user: str | None  # whom it applies to; null: the whole grid, or each user
-    per_user: bool
-    units: int
+    per_user: bool  # it applies to each user without a limit of their own
+    units: int  # that tasks may hold at once
     used: dict[str, int]  # units in use, by user
 
 
 class LimitsView(Body):
-    limits: list[LimitView]
+    limits: list[LimitView]  # by name
 
 
 class LimitRequest(Body):
     """A limit for one user, for each user without one of their own, or for the whole grid."""
 
-    units: Annotated[int, Field(ge=0, le=1_000_000)]
-    user: Name | None = None
-    per_user: bool = False
+    units: Annotated[int, Field(ge=0, le=1_000_000)]  # that tasks may hold at once
+    user: Name | None = None  # for this user only
+    per_user: bool = False  # for each user without a limit of their own
 
     @model_validator(mode="after")
     def _is_for_one_or_each(self) -> Self:
