@@ -35,6 +35,7 @@ from loopline_shared.rest.bodies import (
     HistorySubject,
     JobDetail,
     JobView,
+    LimitsView,
     MeasurementView,
     NetworkView,
     Page,
@@ -302,6 +303,26 @@ class RestClient:
     async def set_share(self, user: str, share: float) -> SharesView:
         """Give a user another share of the grid: all begin with 1."""
         return await self.http.ask(SharesView, "PUT", f"/shares/{quote(user, safe='')}", json={"share": share})
+
+    async def limits(self) -> LimitsView:
+        """Return the limits, with the units that each user holds."""
+        return await self._get(LimitsView, "/limits")
+
+    async def set_limit(
+        self, name: str, units: int, user: str | None = None, *, per_user: bool = False
+    ) -> LimitsView:
+        """Set a limit: for the whole grid, for one user, or for each user without one of their own."""
+        wish = {"units": units, "user": user, "per_user": per_user}
+        return await self.http.ask(LimitsView, "PUT", f"/limits/{quote(name, safe='')}", json=wish)
+
+    async def remove_limit(self, name: str, user: str | None = None, *, per_user: bool = False) -> LimitsView:
+        """Remove the limit for the whole grid, for one user, or for each user."""
+        query = {"user": user} if user else {"per_user": "true"} if per_user else None
+        return await self.http.ask(LimitsView, "DELETE", f"/limits/{quote(name, safe='')}", params=query)
+
+    async def limit_job(self, job: int, max_running: int | None) -> JobView:
+        """Change how many attempts of a job may run at once; None: unlimited."""
+        return await self.http.ask(JobView, "PATCH", f"/jobs/{job}", json={"max_running": max_running})
 
     async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
         """List unused files, also those of jobs that ended so long ago; with ``delete``, remove them."""

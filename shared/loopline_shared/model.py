@@ -217,6 +217,18 @@ Slot = Annotated[int, Field(ge=0, le=65_536, exclude_if=not_)]  # from 1; 0: not
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
+Units = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Number of units of something countable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something countable that a worker offers to tasks, such as two licence dongles."""
+
+    name: Name
+    units: Units  # that tasks may hold at once
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Facts about a worker's computer, constant while the agent runs."""
@@ -247,6 +259,7 @@ class Facts:
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
     """Told from a copy of it by this; the same until the computer is started again. Empty: unknown."""
     transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
+    resources: Annotated[tuple[Resource, ...], Field(max_length=50)] = ()  # in the order of their names
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from loopline_shared.model import (
     PythonVersion,
     SharedFolder,
     StagedInput,
+    Units,
 )
 from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import PathTree, Pattern, RelativePath, stays_within, tree_of
@@ -232,6 +233,11 @@ class Requirements(Spec):
     python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
     folder: SharedFolder = Field(default="", description="that workers share, and in which commands run there")
     software: Software | None = Field(default=None, description="packages or an image that tasks run with")
+    needs: Annotated[
+        dict[Name, Units],
+        Field(max_length=10, description="units of limits (`loopline limit`) or of workers' resources that each task "
+              "holds while it may be running"),
+    ] = _fresh(dict)  # fmt: skip
 
 
 class Notify(Spec):
@@ -305,6 +311,9 @@ class JobSpec(Spec):
             description="from a task's failure to its next attempt; doubles with each failure, up to an hour",
         ),
     ] = None
+    max_running: Annotated[
+        int | None, Field(ge=1, le=MAX_TASKS, description="attempts of the job that may run at once")
+    ] = None
     max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     kill_after_s: Annotated[
@@ -373,8 +382,8 @@ class JobSpec(Spec):
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.nodes > 1:
-            has_function = self.function is not None
-            check_parallel(calls_function=has_function, quorum=self.quorum)
+            has_function, holds_units = self.function is not None, bool(self.requires.needs or self.max_running)
+            check_parallel(calls_function=has_function, quorum=self.quorum, holds_units=holds_units)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:

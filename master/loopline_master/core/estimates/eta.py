@@ -130,7 +130,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     found: dict[int, Forecast | Unknown] = {}
     slots = _Slots(state)
     courses = _courses(state, found, slots)
-    key = requirement_class_of(spec.requires, spec.nodes)
+    key = requirement_class_of(spec.requires, spec.nodes, limits=state.index.requirements.units.limits)
     if not slots.of(key)[0]:
         return None
     courses.append(own := _course(state.grid, job, key, slots.speed(key, job), spec.task_count, []))

@@ -67,7 +67,7 @@ class KernelScheduler:
             else:
                 self._flush()
                 replies.append(self._apply(event))
-                if state.prefetch_s != self._policy_prefetches_s:  # the event brought a second user
+                if state.is_policy_outdated or state.prefetch_s != self._policy_prefetches_s:  # or a second user came
                     self._flush()
                     self._begin_policy()
         self._flush()
@@ -122,7 +122,7 @@ class KernelScheduler:
     def _begin_policy(self) -> None:
         """Create the policy of the settings and its index, which depends on the prefetch limit."""
         self._policy = policy_named(self.state.settings.policy)(self._view)
-        self._policy_prefetches_s = self.state.prefetch_s
+        self._policy_prefetches_s, self.state.is_policy_outdated = self.state.prefetch_s, False
         self.state.set_policy_index(self._policy.index)
 
     def _flush(self) -> None:

@@ -142,10 +142,11 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
 def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
     """Mark an attempt as lost, because its worker fell silent or, ``for_good``, no longer has it.
 
-    After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended.
+    After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended. An
+    attempt that holds units has not ended either, even if its task has: it may still be running.
     """
-    task = state.tasks[attempt.task_id]
-    mark_lost(state, attempt, reason, for_good=for_good or not task.is_open)
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    mark_lost(state, attempt, reason, for_good=for_good or not (task.is_open or job.holds_units))
     reconsider_task(state, task)
 
 
@@ -173,7 +174,8 @@ def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
-    has_room = (job.max_replicas is None or alive < job.max_replicas) and task.may_be_tried(job, alive)
+    has_room = task.is_open and (job.max_replicas is None or alive < job.max_replicas)
+    has_room = has_room and task.may_be_tried(job, alive)
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
@@ -383,7 +385,7 @@ def end_task(
     for attempt in list(others.values()):
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
-        elif attempt.state is AttemptState.LOST:
+        elif attempt.state is AttemptState.LOST and not job.holds_units:
             attempt.ended_at = state.grid.now
             state.put(attempt)
 

@@ -46,6 +46,11 @@ def is_at_work(role: int) -> bool:
     return bool(role & _SEATED) and not role & _FROZEN
 
 
+def may_be_running(role: int) -> bool:
+    """True if an attempt of this role has a slot, or its worker has fallen silent with it."""
+    return bool(role & _SEATED) or role == _KEPT
+
+
 def is_prefetched(role: int) -> bool:
     """True if an attempt of this role waits at its worker for a slot."""
     return bool(role & _AHEAD)

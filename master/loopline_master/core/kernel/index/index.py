@@ -21,6 +21,7 @@ from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex, V
 from loopline_master.core.kernel.index.job_sessions import JobSessions
 from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.kernel.index.units import NO_UNITS, Units
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
@@ -122,9 +123,11 @@ class Index:
         tasks: Iterable[Task],
         attempts: Iterable[Attempt],
         fresh: Mapping[int, IntervalSet],
+        units: Units = NO_UNITS,
     ) -> Index:
         """Return the index of these entities, built from scratch."""
         index = cls()
+        index.requirements.units = units
         by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
         index.ready_sets = {job_id: ReadySet() for job_id in by_id}
         for worker in by_name.values():
@@ -184,6 +187,13 @@ class Index:
             since = (job.starved_since or 0.0, job.id)
             self.starving.place(job.id, since if starving and not job.stalled else None)
         return True
+
+    def rekey(self, job: Job, fresh: IntervalSet) -> None:
+        """Enter a live job into another requirement class, because it holds other units than before."""
+        self._enter_places(job, 0)
+        self.requirements.drop_job(job)
+        self.requirements.add_job(job)
+        self._place_startable(job, fresh)
 
     def may_complete(self, job: Job) -> bool:
         """Enter a computed job as complete and nowhere else, because it completes before the next lookup.
@@ -365,7 +375,9 @@ class Index:
         if job.nodes > 1:  # a policy proposes one worker for a task, so gangs are not its concern
             _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
-        places = self._places_of(job, ready_set, fresh) if may_run else 0
+        self._enter_places(job, self._places_of(job, ready_set, fresh) if may_run else 0)
+
+    def _enter_places(self, job: Job, places: int) -> None:
         changed = places ^ self.places.get(job.id, 0)
         if not changed:
             return
