@@ -80,6 +80,7 @@ class Job:
     root: str = ""  # the folder that it has as /, with the files of an image; empty: the computer's own
     python: str = ""  # that calls run under; empty: the worker's
     makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
+    ends_at: float | None = None  # the supervisor kills it then, by the clock since boot; None: never
 
 
 @dataclass(slots=True)
@@ -113,6 +114,7 @@ class Ended:
     folder_is_left: bool = True  # the folder must be removed by the agent
     elapsed_s: float | None = None  # from start to end, frozen time included; None: not measured
     value: Output | None = None  # the value of a function, if no file holds it
+    expired: bool = False  # killed at ``Job.ends_at``
 
 
 class Tree(Protocol):

@@ -268,6 +268,7 @@ class PosixLauncher:
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
             opens_loopback=job.opens_loopback,
+            ends_at=job.ends_at,
         )
         if self._sandbox:
             walls = self._sandbox.walls(job, has_user=self._given is not None)

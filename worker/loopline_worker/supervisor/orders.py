@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "makes_folder", "memory_bytes", "processes",
-    "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places", "reaches",
+    "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places", "reaches", "ends_at",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
 _SIZE_BYTES = 4
@@ -68,6 +68,7 @@ class TaskOrder:
         walls: list[str] | None = None,
         places: Places | None = None,
         reaches: list[str] | None = None,
+        ends_at: float | None = None,
     ) -> None:
         self.command = command
         self.folder = folder
@@ -83,6 +84,7 @@ class TaskOrder:
         self.walls = walls  # the program that makes that, with its options; None: the supervisor has had them before
         self.places = places  # its own mounts in the cell
         self.reaches = reaches  # all computers that it may connect to; None: no such limit
+        self.ends_at = ends_at  # it is killed then, by the clock since boot; None: never
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""
