@@ -1,8 +1,8 @@
 """The agent's wing that fences attempts which hold units of a limit: a silent worker ends them.
 
-The master gives such an attempt a term. After a silence of the term and a margin, other attempts may get its units. The
-worker counts the term from the *sending* of the last answered Report, so the attempt ends earlier. The supervisor keeps
-the time, because the agent may hang.
+The master gives such an attempt a term. After a silence of the term and a margin, other attempts may get its units.
+The worker counts the term from the *sending* of the last answered Report, so the attempt ends earlier. The supervisor
+keeps the time, because the agent may hang.
 
 Calls of functions are not fenced: their interpreters serve many calls. Their units stay taken until the
 worker reports again.

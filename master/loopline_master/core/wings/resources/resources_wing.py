@@ -183,7 +183,7 @@ class Resources(Wing):
                 lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
 
     def _ends_at(self, number: AttemptId) -> float:
-        """Return the time by which the worker has ended the attempt."""
+        """Return when its worker has ended the attempt at the latest."""
         lease_s = self.state.settings.lease_s
         return self.state.workers[self.state.attempts[number].worker].lease_until + _MARGIN_S + _MARGIN * lease_s
 
