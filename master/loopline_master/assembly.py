@@ -128,7 +128,7 @@ def _add_files(parts: Parts, kept: FileStore) -> None:
         whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
-        RetainedFiles(store, blobs, whole),
+        RetainedFiles(store, blobs, whole, settings.failed_outputs_days),
         Retention(store, blobs, settings, users),
     )
 

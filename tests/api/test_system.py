@@ -244,6 +244,7 @@ async def test_every_role_can_read_the_audit(master: Bench) -> None:
         "passings": 0,
         "excused": {},
         "latest": [],
+        "unfounded": [],
     }
 
 

@@ -178,7 +178,7 @@ async def test_results_resume_after_a_lost_connection(fake: FakeMaster) -> None:
 async def test_names_in_addresses_are_quoted(fake: FakeMaster) -> None:
     async with client(fake) as master:
         with pytest.raises(LooplineError):
-            await master.drain("a/b c")
+            await master.drain("a/b c", now=True)
     assert fake.seen[0].what == "POST /workers/a/b c/drain"  # one segment: the fake master shows it unquoted
 
 

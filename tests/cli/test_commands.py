@@ -33,6 +33,7 @@ from loopline_shared.rest.bodies import (
     FailureKind,
     FailureReport,
     FieldError,
+    Flaw,
     FoundLine,
     HistoryLine,
     HistoryReport,
@@ -163,7 +164,7 @@ LINES = [
     ("workers --long --json", None),
     ("history --by program --json", None),
     ("drain pc-1 --reason moved --json", "draining"),
-    ("drain pc-1 pc-2 --json", None),
+    ("drain pc-1 pc-2 --now --json", None),
     ("undrain pc-1 --json", "draining"),
     ("forget pc-1 --json", "forgotten"),
     ("token create ann --json", "secret"),
@@ -449,6 +450,14 @@ def test_lists_are_limited_and_filtered(fake: FakeMaster, run: Run) -> None:
 def test_passing_found_by_the_audit_sets_the_exit_code(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /passing", ok(AUDIT.model_copy(update={"passings": 1})))
     assert run("passing").code == Exit.FAILED
+
+
+def test_unfounded_exemption_is_shown_with_its_flaw(fake: FakeMaster, run: Run) -> None:
+    flaw = Flaw(job=7, reason="overdrawn", flaw="attempt 7.1.1 counts for more time than it ran")
+    fake.on("GET /passing", ok(AUDIT.model_copy(update={"passings": 1, "unfounded": [flaw]})))
+    ran = run("passing")
+    assert ran.code == Exit.FAILED
+    assert f"job 7 held no other job (overdrawn), without evidence: {flaw.flaw}" in ran.out
 
 
 def test_audit_is_shown_in_one_line(fake: FakeMaster, run: Run) -> None:

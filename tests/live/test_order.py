@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for
 
@@ -56,6 +58,37 @@ async def test_paused_job_holds_no_other_and_its_exemption_is_recorded(grid: Gri
     await grid.ended(first)
     report = await client.passing()
     assert (report.passings, report.excused) == (0, {"paused": 1})
+
+
+async def test_job_on_a_silent_worker_keeps_its_place_in_the_order(grid: Grid) -> None:
+    """Its agent hangs soon after the job's start: ten times the job's size pass, but no work is measured."""
+    await grid.start_worker("ant", slots=2)
+    gate, client = grid.gate(), grid.client()
+    first = await grid.submit(f"{gate.wait}", tasks=2, size=0.3, max_replicas=1)
+    await grid.attempts_when("it to run", first, lambda all_: sum(bool(a.started_at) for a in all_) == 2)
+    grid.workers["ant"].send_signal(signal.SIGSTOP)
+    await grid.start_worker("bee", slots=2)
+    await grid.connected("bee")
+
+    async def is_silent() -> bool:
+        workers = {one.name: one.reported_at or 0.0 async for one in client.workers()}
+        return workers["bee"] - workers["ant"] > 2 * 10 * 0.3
+
+    await wait_for("ten times its size to pass", is_silent)
+    second = await grid.submit("echo {i}", tasks=2, size=0.3)
+
+    async def is_held() -> bool:
+        view = await client.job(second)
+        return view.held and view.tasks.succeeded == 1
+
+    await wait_for("the equal job to be held", is_held)
+    assert not (await client.job(first)).overdrawn
+    gate.open()
+    grid.workers["ant"].send_signal(signal.SIGCONT)
+    one, two = await grid.ended(first), await grid.ended(second)
+    assert (one.finished_at or 0) <= (two.finished_at or 0)
+    report = await client.passing()
+    assert (report.completions, report.passings, report.excused) == (2, 0, {})
 
 
 async def test_losing_replica_dies_with_its_process_tree(grid: Grid) -> None:

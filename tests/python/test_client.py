@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import pickle
 import subprocess
 import sys
 import threading
@@ -21,6 +22,13 @@ def test_importing_it_is_light() -> None:
     code = f"import sys, loopline; print({heavy!r} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "set()\n"
+
+
+def test_error_survives_pickling() -> None:
+    error = loopline.LooplineError("no_room", "there is no room", "make room", 507)
+    copy = pickle.loads(pickle.dumps(loopline.CallError("lost", "it is lost", "look for it")))
+    assert (type(copy), copy.code, str(copy), copy.hint) == (loopline.CallError, "lost", "it is lost", "look for it")
+    assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
 def test_every_method_is_there() -> None:

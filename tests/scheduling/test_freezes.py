@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from loopline_master.core.estimates import eta, measure
 from loopline_master.core.kernel.entities import MAX_FREEZES
-from loopline_shared.model import Outcome
+from loopline_shared.model import AttemptId, Outcome
 from tests.scheduling.driver import START, Grid
 
 
@@ -59,3 +60,29 @@ def test_only_the_latest_freezes_are_kept() -> None:
     freezes = grid.attempt(1).freezes
     assert len(freezes) == MAX_FREEZES
     assert freezes[0] == (START + 4, START + 5)
+
+
+def test_frozen_time_makes_no_task_late() -> None:
+    grid = Grid(max_replicas=1)
+    grid.join("a")
+    grid.submit(1, size=60.0)
+    grid.report("a", frozen=True)
+    grid.now += 500.0
+    grid.report("a")
+    state = grid.scheduler.state
+    attempt, job, worker = state.attempts[AttemptId(1, 1, 1)], state.jobs[1], state.workers["a"]
+    assert measure.left_of(state.grid, job, worker, attempt) == 60.0
+    assert measure.late_from(state.grid, job, worker, attempt, 0.0) == grid.now + 60.0
+    assert eta._under_way(state) == {1: [(0.0, 1)]}
+
+
+def test_time_after_the_last_report_of_a_disconnected_worker_is_not_counted() -> None:
+    grid = Grid(lease_s=1e6)
+    grid.join("a")
+    grid.submit(1, size=60.0)
+    grid.report("a")
+    grid.now += 20.0
+    grid.report("a")
+    grid.leave("a")
+    grid.wait(500.0)
+    assert eta._under_way(grid.scheduler.state) == {1: [(20.0, 1)]}

@@ -12,16 +12,17 @@ from sqlalchemy import delete, select
 
 from loopline_master.core.events import Batch, SchedulerSettings
 from loopline_master.core.kernel.effects import Effects
-from loopline_master.core.kernel.entities import Grid, Job
-from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.kernel.entities import Grid, Job, MeasuredWork
+from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.store import tables
 from loopline_master.store.audit import recheck
 from loopline_master.store.database import Database, open_database, parse_url
 from loopline_master.store.migrate import prepare
 from loopline_master.store.store import Writer
-from loopline_shared.model import JobState, Order, OrderWithin
+from loopline_shared.model import AttemptState, JobState, Order, OrderWithin
+from loopline_shared.rest.bodies import PassingReport
 from tests.campaign import tried
-from tests.store.examples import a_job, keep
+from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
 
 SUCCEEDED = {"state": JobState.SUCCEEDED, "finished_at": 300.0, "released_at": 250.0}
 
@@ -61,6 +62,72 @@ async def test_exemptions_excuse_a_passing(store):
     await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "paused")]})
     report = await store.passings(SchedulerSettings())
     assert (report.completions, report.passings, report.excused) == (1, 0, {"paused": 1})
+
+
+PROOF = MeasuredWork(1, 1, "ant", seconds=40.0, speed=1.0, heard_at=241.0)
+EVIDENCE = Evidence(1, 245.0, "overdrawn", 60.0, limit=0.5, attempts=(PROOF,))
+
+
+async def reported(store, evidence: Evidence, job: Job | None = None, **attempt) -> PassingReport:
+    """Let job 2 pass job 1 under an exemption with this evidence, and return the audit's report.
+
+    Attempt 1.1.1 began at 200.0 on worker ant, which last reported at 241.0.
+    """
+    rows = [a_task(1), an_attempt(1, **{"state": AttemptState.RUNNING, "started_at": 200.0, **attempt})]
+    await keep(store, a_job(1), a_job(2), a_worker(reported_at=241.0), *rows)
+    begun = {Exemption: [Exemption(1, evidence.since, evidence.reason)], Evidence: [evidence]}
+    await keep(store, job or a_job(1, cursor=1), new=False, told_by_wings=begun)
+    await complete(store, a_job(2), 5)
+    return await store.passings(SchedulerSettings())
+
+
+async def test_exemption_with_evidence_that_the_rows_confirm_excuses(store):
+    report = await reported(store, EVIDENCE)
+    assert (report.passings, report.excused, report.unfounded) == (0, {"overdrawn": 1}, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "attempt", "flaw"),
+    [
+        ({"attempts": (replace(PROOF, heard_at=242.0),)}, {}, "counts beyond its worker's last Report"),
+        ({"attempts": (replace(PROOF, seconds=41.1),)}, {}, "counts for more time than it ran"),
+        ({}, {"freezes": ((210.0, 220.0),)}, "counts for more time than it ran"),
+        ({}, {"started_at": 230.0}, "counts for more time than it ran"),
+        ({"attempts": (replace(PROOF, speed=0.7),)}, {}, "28 CPU-seconds are no more than 0.5 times its size"),
+        ({"attempts": (replace(PROOF, speed=1.6),)}, {}, "counts at a speed of 1.6"),
+        ({"attempts": (replace(PROOF, worker="bee"),)}, {}, "does not exist on bee"),
+        ({"attempts": (replace(PROOF, attempt=2),)}, {}, "does not exist on ant"),
+        ({}, {"replica": True}, "it is running and a replica"),
+        ({}, {"state": AttemptState.LOST}, "does not count: it is lost"),
+        ({"used": 40.0, "attempts": ()}, {}, "results show 0 CPU-seconds, not 40"),
+        ({"size": 1.0}, {}, "the job has size 60.0, not 1.0"),
+        ({"reason": "paused"}, {}, "the job was not paused"),
+        ({"reason": "stalled", "starved_since": 100.0}, {}, "an attempt was at work"),
+        ({"reason": "stalled", "idle_s": 59.0, "budget_s": 50.0}, {"state": AttemptState.LOST}, "not spent"),
+        ({"reason": "stalled", "idle_s": 300.0}, {}, "charged for more time than it was there"),
+    ],
+)
+async def test_exemption_without_sufficient_evidence_is_a_violation(store, changes, attempt, flaw):
+    report = await reported(store, replace(EVIDENCE, **changes), a_job(1, entered_at=101.0), **attempt)
+    assert (report.passings, report.excused) == (2, {}), "the exemption, and the passing that it does not excuse"
+    (found,) = report.unfounded
+    assert (found.job, found.reason) == (1, changes.get("reason", "overdrawn"))
+    assert flaw in found.flaw
+
+
+async def test_work_measured_before_an_attempt_was_lost_stays_valid_evidence(store):
+    assert (await reported(store, EVIDENCE)).passings == 0
+    lost = an_attempt(1, state=AttemptState.LOST, started_at=200.0)
+    again = {Exemption: [Exemption(1, 260.0, "overdrawn")], Evidence: [replace(EVIDENCE, since=260.0)]}
+    await keep(store, lost, new=False, told_by_wings=again)
+    assert (await store.passings(SchedulerSettings())).passings == 0
+
+
+@pytest.mark.parametrize("reason", ["paused", "stalled"])
+async def test_pause_and_stall_are_confirmed_by_the_rows(store, reason):
+    evidence = Evidence(1, 245.0, reason, 60.0, starved_since=100.0)
+    job = a_job(1, paused=True)
+    assert (await reported(store, evidence, job, state=AttemptState.LOST)).excused == {reason: 1}
 
 
 async def test_job_outside_the_order_neither_passes_nor_is_passed(store):

@@ -12,6 +12,7 @@ from loopline_worker.settings import WorkerSettings
 _LEFT_OUT = frozenset({"token"})  # a secret on a command line can be read by every user of the computer
 _NAMES = {
     "labels": "label",
+    "resources": "resource",
     "sandbox_shows": "sandbox-show",
     "shared_folders": "shared-folder",
     "other_masters": "other-master",
@@ -26,6 +27,7 @@ _GROUPS = {
         "name",
         "slots",
         "labels",
+        "resources",
         "data_dir",
         "python",
     ),

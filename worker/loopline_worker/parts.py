@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopline_shared.model import Facts
+from loopline_shared.model import Facts, Resource
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.attempts.limits import quota_of
@@ -201,6 +201,9 @@ def _facts(
         software=abilities.words(python.version),
         machine=machine_of(data_directory.folder),
         transient=settings.transient,
+        resources=tuple(
+            Resource(name, int(units)) for name, units in sorted(one.split("=") for one in settings.resources)
+        ),
     )
 
 

@@ -20,6 +20,18 @@ from loopline_worker.departure import end_of_allocation, end_of_stay
 _MIB = 2**20
 
 
+RESOURCE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}=[1-9][0-9]{0,5}$"
+"""``NAME=UNITS``."""
+
+
+def _named_once(resources: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ValueError if a resource is given twice."""
+    names = [one.partition("=")[0] for one in resources]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"the resource {twice[0]} is given twice")
+    return resources
+
+
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -121,6 +133,12 @@ class WorkerSettings(Settings):
         int | None, Field(ge=1, le=65536, description="tasks at a time; default: the number of CPUs")
     ] = None
     labels: Annotated[tuple[Name, ...], BeforeValidator(_split), Field(max_length=50)] = ()
+    resources: Annotated[
+        tuple[Annotated[str, Field(pattern=RESOURCE)], ...],
+        BeforeValidator(_split),
+        AfterValidator(_named_once),
+        Field(max_length=50, description="what tasks may hold here, NAME=UNITS such as fpga=1"),
+    ] = ()
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[
         float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")

@@ -6,10 +6,11 @@ from loopline_master.core.events import Checkpointed
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.kernel_scheduler import KernelScheduler
 from loopline_master.core.snapshot import Snapshot
-from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, StallExemptions
+from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, Proofs, StallExemptions
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.lease_wing import Leases
+from loopline_master.core.wings.resources.resources_wing import Resources
 from loopline_master.core.wings.shares.shares_wing import Shares
 from loopline_master.core.wings.transfers.transfer_wing import Transfers
 from loopline_master.core.wings.trust.trust import Trust
@@ -20,8 +21,10 @@ WINGS: tuple[type[Wing], ...] = (
     Trust,
     Leases,
     Transfers,
+    Resources,
     StallExemptions,
     OverdrawnExemptions,
+    Proofs,
     IdleExemptions,
 )
 """Wings in the order of the kernel's calls."""

@@ -5,11 +5,15 @@ not smaller, and B completes while A is still there. Without a size, B has the s
 larger than any other. Jobs of order none, such as the parts of a session, are outside the order: they neither pass
 nor are passed. Every completion under an order is checked in the transaction that stores it, and a passing is
 stored with the reason that excuses it, if there is one.
+
+An exemption excuses only if its evidence is consistent with the rows of attempts and workers in the transaction that
+begins it; otherwise it is a violation itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import get_type_hints
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,10 +33,11 @@ from sqlalchemy import (
 
 from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
-from loopline_master.store.rows import Statement, Write
-from loopline_master.store.tables import audits, exemptions, jobs, passings
+from loopline_master.core.wings.exemptions.exemption import AttemptRow, Evidence, WorkerRow, flaw_of
+from loopline_master.store.rows import EVIDENCE, Statement, Write, run, upsert
+from loopline_master.store.tables import attempts, audits, evidence, exemptions, flaws, jobs, passings, workers
 from loopline_shared.model import JobState, Order, OrderWithin
-from loopline_shared.rest.bodies import Passing, PassingReport
+from loopline_shared.rest.bodies import Flaw, Passing, PassingReport
 
 COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
 _a, _b = jobs.alias("a"), jobs.alias("b")
@@ -62,8 +67,14 @@ def _passes() -> ColumnElement[bool]:
 
 def _excuse() -> ColumnElement[str | None]:
     """Return the reason why b was allowed to pass a: in force for all of b's time, or as b was (last) released."""
+    key = (
+        exemptions.c.job == flaws.c.job,
+        exemptions.c.since == flaws.c.since,
+        exemptions.c.reason == flaws.c.reason,
+    )
     exempt = (
         select(func.min(exemptions.c.reason))
+        .where(~select(flaws).where(*key).exists())
         .where(exemptions.c.job == _a.c.id, exemptions.c.since <= _b.c.released_at)
         .where(or_(exemptions.c.until.is_(None), exemptions.c.until >= _b.c.released_at))
     )
@@ -71,6 +82,8 @@ def _excuse() -> ColumnElement[str | None]:
     return func.coalesce(case((is_anothers, _text("other-user"))), exempt.scalar_subquery())
 
 
+_under_way = select(*(attempts.c[name] for name in get_type_hints(AttemptRow))).where(attempts.c.ended_at.is_(None))
+_shown_by = select(workers.c.name, *(workers.c[name] for name in get_type_hints(WorkerRow)))
 _done, _now = _b.c.id == bindparam("completed"), bindparam("now", type_=Double)
 _checked = select(_b.c.id, _b.c.arrival, _b.c.departure, _now).where(_done, _b.c.order != _NONE)
 _found = select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), _now).where(_done, _passes())
@@ -84,18 +97,39 @@ def writes(completed: Collection[int], at: float) -> list[Write]:
     return [(statement, [(at, job) for job in completed]) for statement in _AUDIT] if completed else []
 
 
+def check_evidence(connection: Connection, begun: Sequence[Evidence]) -> None:
+    """Check the evidence of exemptions that begin in this transaction, and store the flaws; after all other rows."""
+    run_query = connection.execute
+    for one in begun:
+        earlier = EVIDENCE.select().where(evidence.c.job == one.job, evidence.c.since < one.since)
+        names = {work.worker for work in one.attempts}
+        flaw = flaw_of(
+            one,
+            run_query(select(jobs).where(jobs.c.id == one.job)).one(),
+            connection.scalar(select(func.sum(attempts.c.work)).where(attempts.c.job == one.job)) or 0.0,
+            run_query(_under_way.where(attempts.c.job == one.job)).all(),
+            {row.name: row for row in run_query(_shown_by.where(workers.c.name.in_(names)))},
+            [work for row in run_query(earlier) for work in EVIDENCE.entity(row).attempts],
+        )
+        if flaw:
+            run(connection, [(upsert(flaws), [(one.job, one.since, one.reason, flaw)])])
+
+
 def report(connection: Connection, settings: SchedulerSettings, limit: int) -> PassingReport:
     """Return the numbers of completions checked and of passings found; ``settings`` are those now in force."""
     by_reason = select(passings.c.reason, func.count()).group_by(passings.c.reason)
     latest = select(passings).order_by(passings.c.at.desc(), passings.c.job.desc()).limit(limit)
     counts = {row[0]: row[1] for row in connection.execute(by_reason)}
+    unfounded = select(flaws).order_by(flaws.c.since.desc(), flaws.c.job.desc()).limit(limit)
+    flaw_count = connection.scalar(select(func.count()).select_from(flaws)) or 0
     return PassingReport(
         order=settings.order,
         within=settings.order_within,
         completions=connection.scalar(select(func.count()).select_from(audits)) or 0,
-        passings=counts.pop(None, 0),
+        passings=counts.pop(None, 0) + flaw_count,
         excused=counts,
         latest=[Passing(job=row.job, passed=row.passed, reason=row.reason) for row in connection.execute(latest)],
+        unfounded=[Flaw(job=row.job, reason=row.reason, flaw=row.flaw) for row in connection.execute(unfounded)],
     )
 
 

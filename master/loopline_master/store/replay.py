@@ -26,6 +26,7 @@ from loopline_master.core.events import BATCH
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.history.forgotten_jobs import FORGOTTEN
@@ -35,10 +36,12 @@ from loopline_master.store.tables import (
     attempts,
     carriers,
     event_log,
+    evidence,
     exemptions,
     gangs,
     grid,
     jobs,
+    limits,
     plans,
     programs,
     removals,
@@ -50,7 +53,22 @@ from loopline_master.store.tables import (
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, carriers, users, exemptions)
+_COMPARED = (
+    grid,
+    jobs,
+    specs,
+    tasks,
+    attempts,
+    workers,
+    programs,
+    gangs,
+    plans,
+    carriers,
+    users,
+    limits,
+    exemptions,
+    evidence,
+)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -137,8 +155,10 @@ class _Memory:
             self._rows[programs].pop(key, None)
         for launch in effects.dropped(Gang):
             self._rows[gangs].pop(launch, None)
+        for limit in effects.dropped(Limit):
+            self._rows[limits].pop(limit, None)
         if gone := set(effects.forgotten_jobs):
-            for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions):
+            for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions, evidence):
                 self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}
         for name in effects.gone:
             self._rows[workers].pop((name,), None)

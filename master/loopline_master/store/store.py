@@ -16,7 +16,9 @@ from loopline_master.core.events import Batch, Checkpointed, JobRetried, Schedul
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.exemptions.exemption import Evidence
 from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
 from loopline_master.store.database import (
@@ -65,6 +67,7 @@ from loopline_master.store.tables import (
     carriers,
     event_log,
     gangs,
+    limits,
     notifications,
     programs,
     tokens,
@@ -279,7 +282,7 @@ class Writer:
         events and effects leaves no trace.
         """
         changes, late = changed(effects), late_rows(effects) if effects.late else []
-        goes = effects.dropped(Gang) or effects.gone or effects.forgotten_jobs
+        goes = effects.dropped_by_wings or effects.gone or effects.forgotten_jobs
         if not (batch.events or late or goes or len(changes) > 1):  # time has passed in the grid, and that is all
             return False
         text = as_logged(batch)
@@ -288,8 +291,8 @@ class Writer:
             *self._written.writes(effects, changes),
             (_LOG, [(batch.now, text)]),
             *noted(actions),
-            *audit.writes(effects.completed, batch.now),
         ]
+        audited, begun = audit.writes(effects.completed, batch.now), effects.told(Evidence)
         sampled = self._sampler.samples_of(effects) if self._sampler else []
         ended, before, after = notification_rows(effects), _before(batch, effects), list[_Work]()
         if late:
@@ -305,10 +308,13 @@ class Writer:
             for do in before:
                 do(connection)
             run(connection, writes)
+            if begun:
+                audit.check_evidence(connection, begun)
+            run(connection, audited)
             for do in after:
                 do(connection)
 
-        count = sum(map(len, map(_rows_of, writes))) + len(late) + len(sampled)
+        count = sum(map(len, map(_rows_of, (*writes, *audited)))) + len(late) + len(sampled)
         await self.write(work, is_short=count <= _SHORT_ROWS)
         self.log_bytes += len(text)
         return bool(ended)
@@ -342,10 +348,11 @@ def _before(batch: Batch, effects: Effects) -> list[_Work]:
 
 def _deletes(effects: Effects) -> list[Write]:
     """Return the deletes of single rows, which come before all writes, because a program may be inserted again."""
-    if not (effects.forgotten or effects.dropped(Gang) or effects.gone):
+    if not (effects.forgotten or effects.dropped_by_wings or effects.gone):
         return []
     gone = [(name,) for name in effects.gone]
     deletes: list[Write] = [(_FORGET, effects.forgotten), (_DISBAND, effects.dropped(Gang))]
+    deletes.append((_UNLIMIT, effects.dropped(Limit)))
     deletes += [(statement, gone) for statement in _GONE]
     return [(statement, rows) for statement, rows in deletes if rows]
 
@@ -366,6 +373,7 @@ def _deleting(table: Table, *columns: str) -> Statement:
 
 
 _FORGET, _DISBAND = _deleting(programs, "owner", "name", "folder"), _deleting(gangs, "job", "task", "first")
+_UNLIMIT = _deleting(limits, "name", "user")
 _GONE = _deleting(workers, "name"), _deleting(carriers, "name"), _deleting(tokens, "worker")
 """A worker that is forgotten loses its token: it has to join anew."""
 _ENDED_LATE = update(attempts).where(

@@ -27,6 +27,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     TypeDecorator,
@@ -37,9 +38,10 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.rest.access import Role
@@ -197,6 +199,8 @@ workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 
 users = Table("users", metadata, *_columns(User, key=["name"]))  # users that have submitted jobs
 
+limits = Table("limits", metadata, *_columns(Limit, key=["name", "user"]))
+
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 
 forecasts = Table(  # forecasts of a job at certain moments, to be compared with its end
@@ -286,6 +290,23 @@ exemptions = Table(
     metadata,
     *_columns(Exemption, key=["job", "since", "reason"]),
     ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
+
+evidence = Table(  # for them, as they began
+    "evidence",
+    metadata,
+    *_columns(Evidence, key=["job", "since", "reason"]),
+    ForeignKeyConstraint(["job", "since", "reason"], ["exemptions.job", "exemptions.since", "exemptions.reason"]),
+)
+
+flaws = Table(  # exemptions that their evidence does not found: violations
+    "flaws",
+    metadata,
+    *_each(WHOLE, "job"),
+    *_each(Double(), "since"),
+    *_each(Text(), "reason", "flaw"),
+    PrimaryKeyConstraint("job", "since", "reason"),
+    ForeignKeyConstraint(["job", "since", "reason"], ["exemptions.job", "exemptions.since", "exemptions.reason"]),
 )
 
 audits = Table(  # completions that were checked for passings; a job retried may complete again, hence arrival

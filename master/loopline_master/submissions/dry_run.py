@@ -42,7 +42,7 @@ class DryRuns:
             task_count=spec.task_count,
             size=spec.known_size,
             tasks=[] if is_blind else await self._first_tasks(spec),
-            warnings=[*in_vain, *warnings(state.workers.values(), spec), *remarks],
+            warnings=[*in_vain, *warnings(state, spec), *remarks],
             expected=expected and Expected(p50_s=expected.p50_s, p90_s=expected.p90_s),
         )
 

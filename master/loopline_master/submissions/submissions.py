@@ -27,7 +27,7 @@ from loopline_master.submissions.idempotency import FreshKeys, Idempotency, KeyL
 from loopline_master.submissions.large_tables import has_many_rows, with_its_table_as_file
 from loopline_shared import manifest, paths
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import InputFile
+from loopline_shared.model import InputFile, StagedInput
 from loopline_shared.plain_words import meant
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec, RowFile, named_files, staged
@@ -214,8 +214,11 @@ def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
     return blobs.write(manifest.encode(common)) if common else None
 
 
-def _sized(blobs: Blobs, files: dict[str, InputFile]) -> Iterator[tuple[str, InputFile]]:
-    for path, file in files.items():
+def _sized(blobs: Blobs, inputs: dict[str, StagedInput]) -> Iterator[tuple[str, StagedInput]]:
+    for path, file in inputs.items():
+        if not isinstance(file, InputFile):
+            yield path, file
+            continue
         size_bytes = blobs.retain(file.sha256)
         if size_bytes is None:
             raise _missing(f"input {path}", file.sha256)

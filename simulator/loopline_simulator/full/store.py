@@ -13,9 +13,10 @@ from loopline_master.core.kernel.runs import ProgramKey
 from loopline_master.core.kernel.transitions import END
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
-from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption, flaw_of
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
@@ -33,13 +34,17 @@ class MemoryStore:
         self.plans: dict[TaskId, Plan] = {}
         self.carriers: dict[str, Carrier] = {}
         self.users: dict[str, User] = {}
+        self.limits: dict[tuple[str, str], Limit] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, float, str], Exemption] = {}
+        self.evidence: dict[tuple[int, float, str], Evidence] = {}
         self.log: list[bytes] = []
         self.passings: list[tuple[int, int]] = []  # found by the audit and not excused
 
     def commit(self, batch: Batch, effects: Effects) -> None:
         self.keep(effects)
+        for evidence in effects.told(Evidence):
+            self._check_evidence(evidence)
         self.log.append(BATCH.dump_json(batch))
         for job_id in effects.completed:
             self._audit(self.jobs[job_id])
@@ -63,9 +68,13 @@ class MemoryStore:
         self.plans |= {key: copy(plan) for key, plan in effects.rows(Plan).items()}
         self.carriers |= {key: copy(carrier) for key, carrier in effects.rows(Carrier).items()}
         self.users |= {key: copy(user) for key, user in effects.rows(User).items()}
+        for gone in effects.dropped(Limit):
+            self.limits.pop(gone, None)
+        self.limits |= {key: copy(limit) for key, limit in effects.rows(Limit).items()}
         self.broken += effects.told(BrokenPromise)
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.told(Exemption)}
+        self.evidence |= {(e.job, e.since, e.reason): e for e in effects.told(Evidence)}
         for worker, result in effects.late:
             self._keep_late(worker, result)
 
@@ -92,6 +101,7 @@ class MemoryStore:
             plans=[copy(plan) for plan in self.plans.values() if not plan.is_over],
             carriers=[copy(carrier) for carrier in self.carriers.values()],
             users=[copy(user) for user in self.users.values()],
+            limits=[copy(limit) for limit in self.limits.values()],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:
@@ -122,6 +132,15 @@ class MemoryStore:
         row = self.attempts.get(result.attempt)
         if row is not None and row.worker == worker and row.state is AttemptState.LOST:
             self.attempts[row.id] = replace(row, state=END[result.outcome], exit_code=result.exit_code, late=True)
+
+    def _check_evidence(self, evidence: Evidence) -> None:
+        """Check that evidence founds its exemption, as the master's audit does."""
+        its = [one for one in self.attempts.values() if one.job == evidence.job]
+        under_way, measured = [one for one in its if not one.is_over], sum(one.work for one in its)
+        earlier = (e for e in self.evidence.values() if e.job == evidence.job and e.since < evidence.since)
+        known = [work for one in earlier for work in one.attempts]
+        flaw = flaw_of(evidence, self.jobs[evidence.job], measured, under_way, self.workers, known)
+        assert not flaw, f"the exemption {evidence} is unfounded: {flaw}"
 
     def _audit(self, job: Job) -> None:
         """Record each passing by its definition (no-passing paper), checked against the rows as they are."""

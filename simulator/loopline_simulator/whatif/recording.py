@@ -14,11 +14,13 @@ from loopline_master.core.events import (
     Checkpointed,
     Event,
     JobCancelled,
+    JobLimited,
     JobPaused,
     JobResumed,
     JobRetried,
     JobsForgotten,
     JobSubmitted,
+    LimitChanged,
     MasterStarted,
     MasterStoodStill,
     NetworkChanged,
@@ -38,6 +40,7 @@ from loopline_master.core.kernel.entities import UNSEATED, Attempt
 from loopline_master.core.kernel.sessions import figures
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report
@@ -64,10 +67,10 @@ class FellSilent:
     worker: str
 
 
-Steering = JobCancelled | JobPaused | JobResumed | JobRetried
+Steering = JobCancelled | JobPaused | JobResumed | JobRetried | JobLimited
 FromOutside = (
     MasterStarted | JobSubmitted | Steering | WorkerJoined | WorkerLeft | WorkerDrained | WorkerUndrained
-    | ShareChanged | Reported | FellSilent
+    | ShareChanged | LimitChanged | Reported | FellSilent
 )  # fmt: skip
 
 
@@ -221,6 +224,8 @@ class _Recorder:
         if recording.moments or self._sessions:
             return []  # the log began before
         recording.settings, items = settings, list[FromOutside]([MasterStarted(settings)])
+        allowed = recording.scheduler.state.own(CountedUnits).allowed
+        items += [LimitChanged(name, user, units) for (name, user), units in allowed.items()]
         for worker in recording.scheduler.state.workers.values():
             if worker.session is not None:
                 items += self._outside(WorkerJoined(worker.name, worker.session, worker.boot, worker.facts), now)

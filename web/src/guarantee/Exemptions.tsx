@@ -25,6 +25,11 @@ export function Exemptions({ report }: { report: PassingReport }) {
           ))}
         </ul>
       )}
+      {report.unfounded.map(({ job, reason, flaw }) => (
+        <p class="bad" key={`${job} ${flaw}`}>
+          <Link to={`/jobs/${job}`}>Job {job}</Link> held no other job ({reason}), without evidence: {flaw}
+        </p>
+      ))}
       {report.latest.length ? (
         <Latest passings={report.latest} />
       ) : (

@@ -130,7 +130,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     found: dict[int, Forecast | Unknown] = {}
     slots = _Slots(state)
     courses = _courses(state, found, slots)
-    key = requirement_class_of(spec.requires, spec.nodes)
+    key = requirement_class_of(spec.requires, spec.nodes, limits=state.index.requirements.units.limits)
     if not slots.of(key)[0]:
         return None
     courses.append(own := _course(state.grid, job, key, slots.speed(key, job), spec.task_count, []))
@@ -173,7 +173,9 @@ def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots |
         if job.is_over:
             continue
         ready_set = state.index.ready_sets[job.id]
-        unstarted = len(state.fresh[job.id]) + len(ready_set.to_retry) + queued.get(job.id, 0)
+        unstarted = (
+            len(state.fresh[job.id]) + len(ready_set.to_retry) + len(ready_set.delayed) + queued.get(job.id, 0)
+        )
         unstarted += len(ready_set.under_replicated) if job.quorum else 0
         reason = _why_unknown(state, slots, job)
         if reason:
@@ -260,15 +262,20 @@ def _law(job: Job, ages: list[float]) -> Lognormal:
 
 
 def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
-    """Return the age and number of each running task, by job."""
-    since: dict[tuple[int, int], float] = {}
+    """Return the age and number of each running task, by job.
+
+    Time counts until a disconnected worker's last Report, and not while an attempt was frozen.
+    """
+    oldest: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
         if attempt.state in LIVE and not attempt.is_queued:
-            start = attempt.started_at or attempt.dispatched_at
-            since[attempt.task_id] = min(start, since.get(attempt.task_id, math.inf))
+            worker, start = state.workers[attempt.worker], attempt.started_at or attempt.dispatched_at
+            until = state.now if worker.session is not None else worker.reported_at or start
+            age = measure.ran_s(attempt, start, until)
+            oldest[attempt.task_id] = max(age, oldest.get(attempt.task_id, 0.0))
     ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for (job, number), start in since.items():
-        ages[job].append((max(0.0, state.now - start), number))
+    for (job, number), age in oldest.items():
+        ages[job].append((age, number))
     return ages
 
 

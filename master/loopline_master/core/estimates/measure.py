@@ -47,10 +47,18 @@ def ms_of(seconds: float) -> int:
     return round((seconds if seconds < _MOST_S else _MOST_S) * 1000)
 
 
+def ran_s(attempt: Attempt, since: float, until: float) -> float:
+    """Return an attempt's time between ``since`` and ``until`` in seconds, frozen time excluded."""
+    ran_s = until - since
+    for begin, end in attempt.freezes:
+        ran_s -= max(0.0, (until if end is None else min(end, until)) - max(since, begin))
+    return max(0.0, ran_s)
+
+
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
     """Count the time of an attempt as lost, from its start to the last Report of its worker."""
     if attempt.started_at is not None and not attempt.assumed_cpu_ms:
-        attempt.assumed_cpu_ms = ms_of(max(0.0, (worker.reported_at or 0.0) - attempt.started_at))
+        attempt.assumed_cpu_ms = ms_of(ran_s(attempt, attempt.started_at, worker.reported_at or 0.0))
         _charge(job, attempt, attempt.assumed_cpu_ms)
         job.lost_cpu_ms += attempt.assumed_cpu_ms
 
@@ -147,6 +155,8 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     the expected time at *that* speed, so that little experience with a worker makes for little haste.)
     """
     work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
+    if elapsed and attempt.freezes:
+        elapsed = ran_s(attempt, attempt.since, grid.now)
     left = work / speed_now(worker) - elapsed
     if left >= 0:
         return left
@@ -158,7 +168,8 @@ def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: fl
     """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
     work = work_of(grid, job, attempt.task)
     known = worker.work_done + _PRIOR * work
-    return attempt.since + work / speed_now(worker) + left_s * (known + work) / (_AGAIN * known)
+    since = grid.now - ran_s(attempt, attempt.since, grid.now) if attempt.freezes else attempt.since
+    return since + work / speed_now(worker) + left_s * (known + work) / (_AGAIN * known)
 
 
 def work_of(grid: Grid, job: Job, number: int) -> float:

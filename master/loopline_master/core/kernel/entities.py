@@ -54,6 +54,9 @@ _new = tuple.__new__
 SessionKey = tuple[str, str]
 """A session: its user, and the identifier that its client chose."""
 
+Needs = tuple[tuple[str, int], ...]
+"""Units that each attempt of a job holds, by the names of limits or of workers' resources, in alphabetical order."""
+
 UNRELEASED = 0
 """Job.arrival of a job that has never entered the grid: it waits for other jobs, or was cancelled while it waited."""
 
@@ -102,6 +105,23 @@ def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
     if max_fails is None or isinstance(max_fails, int):
         return max_fails
     return max(1, math.ceil(Fraction(max_fails.removesuffix("%")) * task_count / 100))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWork:
+    """Work of an attempt without a result, as its worker's Reports show it."""
+
+    task: int
+    attempt: int
+    worker: str
+    seconds: float  # from its start to that worker's last Report, frozen time excluded
+    speed: float  # of the worker, in reference CPU-seconds a second
+    heard_at: float  # time of that Report
+
+    @property
+    def work(self) -> float:
+        """Return the work in reference CPU-seconds."""
+        return self.seconds * self.speed
 
 
 @dataclass(slots=True)
@@ -155,13 +175,16 @@ class Job:
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
     idle_s: float = 0.0  # spent part of its idle budget (wings/exemptions/idle_budget.py)
     most_used: float = 0.0  # the maximum of the measured work while it held others
+    proof: tuple[MeasuredWork, ...] = ()  # attempts without a result that, with ``used``, proved it overdrawn
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
+    max_running: int | None = None  # attempts that may run at once; None: unlimited
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
     quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    needs: Annotated[Needs, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
@@ -171,9 +194,15 @@ class Job:
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
         self.most_failed = most_failed(spec.max_fails, self.task_count)
         self.session = None if spec.session is None else (self.owner, spec.session)
+        self.needs = tuple(sorted(spec.requires.needs.items())) if spec.requires.needs else ()
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
+
+    @property
+    def holds_units(self) -> bool:
+        """True if its attempts hold units of something countable while they may be running (wings/resources)."""
+        return bool(self.needs) or self.max_running is not None
 
     @property
     def weight(self) -> float:
@@ -253,6 +282,7 @@ class Task:
     verdict: str = ""  # why it failed, if no attempt gives the reason
     started_at: float | None = None
     finished_at: float | None = None
+    retry_at: float | None = None  # after a failure: no attempt starts before then (``retry_delay_s`` of its job)
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -322,7 +352,7 @@ class Attempt:
     metrics: dict[str, int | float] | None = None  # reported by the task
     slot: int | None = None  # the lowest of its slots, as reported by its worker; None: not reported
     phases: Phases | None = None  # as its worker reported; None: it ran without a pause once it had its slot
-    work: float = 0.0  # work done, in reference CPU-seconds, if its result was accepted
+    work: float = 0.0  # work done, in reference CPU-seconds, if its result was accepted or it failed
     fetch_s: float = 0.0  # until its inputs and its software were there; this and the next two are from ``phases``
     frozen_s: float = 0.0  # time that it was frozen
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs

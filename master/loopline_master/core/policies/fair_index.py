@@ -219,7 +219,7 @@ class FairIndex:
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
             self.turns.place(job.arrival, turn)
-        elif job.overdrawn:  # its tag changed when it became overdrawn
+        elif self.turns.keys[job.arrival] != turn:  # its tag changes as it becomes overdrawn, or proves not to be
             self.turns.place(job.arrival, turn)
         is_ready = self.view.index.is_ready(job)
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from loopline_master.certificates.job_secrets import shown
-from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.events import JobCancelled, JobLimited, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, files_of_job
 from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
@@ -40,7 +40,7 @@ from loopline_master.store import Store
 from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.submissions import Submissions
-from loopline_shared.rest.bodies import Explanation, JobDetail, JobPage, JobView, Submission
+from loopline_shared.rest.bodies import Explanation, JobChange, JobDetail, JobPage, JobView, Submission
 from loopline_shared.spec import JobSpec
 
 routes = Routes("jobs")
@@ -134,6 +134,14 @@ async def resume_job(engine: Engine, store: Store, caller: Caller, action: Audit
     return await _steer(engine, store, caller, action, JobResumed(job))
 
 
+@routes("PATCH /jobs/{job}", USERS, declines=(409,))
+async def change_job(
+    engine: Engine, store: Store, caller: Caller, action: AuditedAction, job: JobNumber, body: JobChange
+) -> JobView:
+    """Change how many attempts of a job may run at once. Those that run stay."""
+    return await _steer(engine, store, caller, action, JobLimited(job, body.max_running))
+
+
 @routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 429, 503))
 async def retry_job(
     retries: Retries, store: Store, caller: Caller, job: JobNumber, tasks: OnlyTasks | None = None
@@ -163,7 +171,11 @@ async def explain_this_job(
 
 
 async def _steer(
-    engine: Engine, store: Store, caller: Caller, action: AuditedAction, event: JobCancelled | JobPaused | JobResumed
+    engine: Engine,
+    store: Store,
+    caller: Caller,
+    action: AuditedAction,
+    event: JobCancelled | JobPaused | JobResumed | JobLimited,
 ) -> JobView:
     caller.check_may_steer((await job_view(store, event.job)).owner)
     await engine.ask(event, action)

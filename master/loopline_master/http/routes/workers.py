@@ -9,12 +9,13 @@ from loopline_master.core.events import WorkerDrained, WorkerForgotten, WorkerUn
 from loopline_master.core.explain.explain_transfers import files_coming
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.engine import Engine
 from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, DrainReason, Limit, WithLastHour, WorkerName
+from loopline_master.http.parameters import Cursor, DrainNow, DrainReason, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
@@ -36,6 +37,7 @@ async def list_workers(
     store: Store,
     engine: Engine,
     links: WorkerLinks,
+    scheduler: Scheduler,
     limits: Limits,
     cursor: Cursor | None = None,
     limit: Limit = 100,
@@ -44,16 +46,21 @@ async def list_workers(
     """List workers, by name."""
     size = limits.page_size(limit)
     page = await store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
-    return page.model_copy(update={"items": [_as_of_now(view, engine, links) for view in page.items]})
+    return page.model_copy(update={"items": [_as_of_now(view, engine, links, scheduler) for view in page.items]})
 
 
 @routes("GET /workers/{worker}", READERS, is_shared=True)
 async def get_worker(
-    store: Store, engine: Engine, links: WorkerLinks, worker: WorkerName, last_hour: WithLastHour = False
+    store: Store,
+    engine: Engine,
+    links: WorkerLinks,
+    scheduler: Scheduler,
+    worker: WorkerName,
+    last_hour: WithLastHour = False,
 ) -> WorkerView:
     """Return one worker."""
     view = found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
-    return _as_of_now(view, engine, links)
+    return _as_of_now(view, engine, links, scheduler)
 
 
 @routes("GET /workers/{worker}/explain", READERS, is_shared=True)
@@ -64,9 +71,11 @@ async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: 
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
-async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "") -> WorkerView:
+async def drain_worker(
+    engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "", now: DrainNow = False
+) -> WorkerView:
     """Drain a worker: it finishes its tasks and gets no new ones. If it drains already, only the reason changes."""
-    return await _steer(engine, store, WorkerDrained(worker, reason))
+    return await _steer(engine, store, WorkerDrained(worker, reason, now))
 
 
 @routes("POST /workers/{worker}/undrain", ADMINS)
@@ -117,13 +126,15 @@ async def open_link(
         return await links.serve(request, Bearer(caller.token, caller.worker))
 
 
-def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks) -> WorkerView:
-    """Add the last Report and the refused links to the view of a worker's row."""
+def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: Scheduler) -> WorkerView:
+    """Add the last Report, the refused links and the resources in use to the view of a worker's row."""
     said: dict[str, object] = {"twin": twin} if (twin := links.twin(view.name)) else {}
     if refused := links.refused(view.name):
         said["refused"] = refused
     if heard := engine.kept_back.last_heard(view.name):
         said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
+    if view.facts.resources:
+        said["resources_used"] = dict(scheduler.state.own(CountedUnits).on_worker.get(view.name, {}))
     return view.model_copy(update=said) if said else view
 
 

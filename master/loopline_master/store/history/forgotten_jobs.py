@@ -24,7 +24,9 @@ from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import (
     attempts,
     audits,
+    evidence,
     exemptions,
+    flaws,
     forecasts,
     gangs,
     job_sums,
@@ -44,7 +46,21 @@ DAY_S = 86400
 FORGOTTEN = "its tasks are being forgotten"
 """The reason in ``removals`` that marks a job of which a part has gone."""
 _OF_JOBS = (
-    *(attempts, tasks, specs, plans, gangs, forecasts, removals, exemptions, passings, audits, notifications),
+    *(
+        attempts,
+        tasks,
+        specs,
+        plans,
+        gangs,
+        forecasts,
+        removals,
+        evidence,
+        flaws,
+        exemptions,
+        passings,
+        audits,
+        notifications,
+    ),
     *(worker_sums, job_sums),
 )
 """Tables with rows of jobs, in an order that foreign keys allow."""

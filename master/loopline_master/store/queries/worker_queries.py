@@ -69,7 +69,7 @@ def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict
     query: Select[Any] = (
         select(
             attempts.c.worker,
-            func.sum(attempts.c.work * within).label("used"),
+            func.sum(case((attempts.c.accepted, attempts.c.work * within), else_=0.0)).label("used"),
             func.sum(attempts.c.wall_s * attempts.c.slots * within).label("slot_s"),
             func.sum(case((attempts.c.accepted, 1), else_=0)).label("tasks"),
         )

@@ -1,19 +1,24 @@
 """Overdrawn jobs: they have used many times the size by which others wait for them, and hold no other job.
 
-Only jobs that hold others are checked, once every ``LOOK_EVERY_S``, so that an event costs no more. A job stays
-overdrawn even if it is retried, because its size is disproved.
+Only jobs that hold others are checked, once every ``LOOK_EVERY_S``, so that an event costs no more. The proof is the
+measured work of results (``Job.used``) and of attempts without one (``Job.proof``). A job stays overdrawn, also if it
+is retried, until results show less than its proof. An attempt that is lost shows nothing else, so it stays a part of
+the proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from heapq import nlargest
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.kernel.entities import Attempt, Job
+from loopline_master.core.kernel.entities import Attempt, Job, MeasuredWork
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptState
 
 LOOK_EVERY_S = 30.0
+_MOST_ATTEMPTS = 256
+"""Largest number of attempts in a proof."""
 
 
 def next_check_at(state: State) -> float:
@@ -26,18 +31,46 @@ def is_due(state: State, now: float) -> bool:
     return bool(state.settings.overdrawn_after and state.index.blocked) and next_check_at(state) <= now
 
 
-def mark_overdrawn(state: State) -> None:
-    """Mark the jobs that hold others and have used ``overdrawn_after`` times their size."""
-    if not is_due(state, state.now):
-        return
-    times = state.settings.overdrawn_after
+def mark_overdrawn(state: State) -> Iterator[Job]:
+    """Mark the jobs that hold others and have used ``overdrawn_after`` times their size, and yield them."""
     state.grid.looked_at = state.now
     for arrival in _holders(state):
         job = state.index.live[arrival]
-        if job.size is not None and used_now(state, job) > times * job.size:
-            job.overdrawn = True
+        largest = tuple(nlargest(_MOST_ATTEMPTS, _measured(state, job), key=lambda one: (one.work, -one.task)))
+        if proves(state, job, largest):
+            job.overdrawn, job.proof = True, largest
             job.tag = state.grid.virtual + _left(state, job)
+            yield job
         state.put(job)  # even if unchanged: a step without effects is not in the log
+
+
+def proves(state: State, job: Job, attempts: Iterable[MeasuredWork]) -> bool:
+    """True if the results of the job and these attempts show ``overdrawn_after`` times its size."""
+    times = state.settings.overdrawn_after
+    if not times or job.size is None:
+        return False
+    return job.used + sum(one.work for one in attempts) > times * job.size
+
+
+def reconsider(state: State, job: Job, attempt: Attempt) -> bool:
+    """Replace a part of the proof by a result that has come. Return True if the job is no longer overdrawn.
+
+    The accepted result of a task stands for all of its attempts.
+    """
+    job.proof = tuple(
+        one
+        for one in job.proof
+        if one.task != attempt.task or not (attempt.accepted or one.attempt == attempt.number)
+    )
+    return clear_unless_proven(state, job)
+
+
+def clear_unless_proven(state: State, job: Job) -> bool:
+    """Let the job hold others again unless its proof still suffices. Return True if it holds them again."""
+    if proves(state, job, job.proof):
+        return False
+    job.overdrawn, job.proof, job.tag = False, (), measure.tag_of(state.grid, job)
+    return True
 
 
 def workers_of_holders(state: State) -> set[str]:
@@ -68,10 +101,22 @@ def used_now(state: State, job: Job) -> float:
 
     Replicas and attempts that were lost with their workers do not count, because the grid caused them.
     """
-    used = job.used
+    return job.used + sum(one.work for one in _measured(state, job))
+
+
+def _measured(state: State, job: Job) -> Iterator[MeasuredWork]:
+    """Yield the work of the job's attempts, up to each worker's last Report: it may have hung or slept since then."""
     for attempt in _at_work(state, job):
-        used += _used_by(state, attempt)
-    return used
+        worker = state.workers[attempt.worker]
+        heard_at = min(state.now, worker.reported_at or 0.0)
+        yield MeasuredWork(
+            attempt.task,
+            attempt.number,
+            worker.name,
+            seconds=measure.ran_s(attempt, attempt.started_at or attempt.since, heard_at),
+            speed=measure.speed_now(worker),
+            heard_at=heard_at,
+        )
 
 
 def _at_work(state: State, job: Job) -> Iterator[Attempt]:
@@ -80,14 +125,6 @@ def _at_work(state: State, job: Job) -> Iterator[Attempt]:
         for attempt in state.index.attempts.of_task.get(job.task_id(number), {}).values():
             if not attempt.replica and attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN):
                 yield attempt
-
-
-def _used_by(state: State, attempt: Attempt) -> float:
-    """Return the work of an attempt up to its worker's last Report; the worker may have hung or slept since then."""
-    worker = state.workers[attempt.worker]
-    heard_at = min(state.now, worker.reported_at or 0.0)
-    stood_s = sum(max(0.0, min(heard_at, heard_at if end is None else end) - begin) for begin, end in attempt.freezes)
-    return max(0.0, heard_at - attempt.since - stood_s) * measure.speed_now(worker)
 
 
 def _left(state: State, job: Job) -> float:
