@@ -105,7 +105,7 @@ def documented() -> frozenset[str]:
 
 
 def glossary() -> set[str]:
-    rows = re.findall(r"^\| ([^|]+?) +\|", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(r"^- \*\*(.+?)\*\*", GLOSSARY.read_text("utf-8"), re.MULTILINE)
     return {word for row in rows for word in re.findall(r"[a-z0-9]+", row.lower())}
 
 

@@ -268,7 +268,7 @@ async def test_task_that_has_ended_keeps_its_own_end(bench: Bench, event: str) -
     if event == "cancel":
         bench.runner.cancel(run.attempt)
     else:
-        attempt._time_out()
+        attempt._on_timeout()
     assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
 
 
@@ -310,7 +310,7 @@ async def test_failed_cleanup_does_not_affect_other_tasks(bench: Bench, caplog: 
     runs = [run_of("true", task=task, outputs=("of-a-task-with-files",)) for task in (1, 2)]
     assert [(await bench.result(run)).outcome for run in runs] == [Outcome.GIVEN_BACK] * 2
     assert bench.troubles == ["cannot run a task here: the disk is gone"] * 2
-    assert "cannot clear up after 1.1.1: the disk is gone" in caplog.text
+    assert "cannot clean up after 1.1.1: the disk is gone" in caplog.text
     assert (await bench.result(run_of("true", task=3))).outcome is Outcome.SUCCEEDED
 
 
