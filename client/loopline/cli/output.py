@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from csv import writer
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -96,7 +97,12 @@ async def _print_pieces(pieces: AsyncIterator[bytes]) -> None:
 
 
 async def results(
-    job: JobNumber, /, *, tag: Annotated[bool | None, Parameter(negative="--no-tag")] = None, common: Common = PLAIN
+    job: JobNumber,
+    /,
+    *,
+    tag: Annotated[bool | None, Parameter(negative="--no-tag")] = None,
+    csv: Annotated[bool, Parameter(negative=())] = False,
+    common: Common = PLAIN,
 ) -> None:
     """Print the output of every task, as the tasks finish; `--json` prints one result a line.
 
@@ -109,6 +115,8 @@ async def results(
         Number of the job.
     tag
         Begin each line with its task, such as 12.3, and a tab. On a terminal, jobs of several tasks have it.
+    csv
+        Print a table once the job is over: a row for each task, with its parameters, metrics and output.
     """
     with common.interruptible(f"job {job} continues; read its results again with", "results", str(job)):
         async with common.client(PATIENCE_S) as client:
@@ -116,8 +124,23 @@ async def results(
             await until_entered(client, view)
             has_tags = sys.stdout.isatty() and view.task_count > 1 if tag is None else tag
             async with aclosing(client.results(job)) as lines:
+                if csv:
+                    _print_table([result async for result in lines])
                 async for result in lines:
                     _print(result, common, has_tags=has_tags)
+
+
+def _print_table(results: list[TaskResult]) -> None:
+    results.sort(key=lambda result: result.number)
+    parameters = dict.fromkeys(name for result in results for name in result.parameters)
+    metrics = dict.fromkeys(name for result in results for name in result.metrics or {})
+    table = writer(sys.stdout, lineterminator="\n")
+    table.writerow(["task", "state", *parameters, *metrics, "output"])
+    for result in results:
+        values = [result.parameters.get(name, "") for name in parameters]
+        values += [(result.metrics or {}).get(name, "") for name in metrics]
+        text = result.stdout.removesuffix("\n")
+        table.writerow([str(result.id), result.state, *values, printable(text) if sys.stdout.isatty() else text])
 
 
 def _print(result: TaskResult, common: Common, *, has_tags: bool) -> None:
