@@ -282,7 +282,7 @@ class WorkerSettings(Settings):
             return member.token
         file = self.find_token_file()
         try:
-            return file.read_text("utf-8").strip()
+            return file.read_text("utf-8-sig").strip()
         except OSError as error:
             if self.token_file is None:
                 return None

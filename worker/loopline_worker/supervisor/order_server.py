@@ -184,7 +184,7 @@ class OrderServer:
         try:
             self._runner.start(order, *files)
         except (OSError, ValueError) as error:
-            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
+            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error, order)}
         finally:
             _close(given)
         return {}
@@ -413,5 +413,21 @@ def _close(files: list[int]) -> None:
         os.close(file)
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+def _reason(error: Exception, order: TaskOrder) -> str:
+    """Return why a command cannot run. A script is called missing if it is there and its interpreter is not."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if getattr(error, "errno", None) != errno.ENOENT or "/" not in order.command[0]:
+        return reason
+    try:
+        with open(os.path.join(order.folder, order.command[0]), "rb") as script:  # noqa: PTH118, PTH123
+            first = script.readline(256)
+    except OSError:
+        return reason
+    if not first.startswith(b"#!"):
+        return reason
+    if first.endswith(b"\r\n"):
+        return (
+            f"{reason}: its first line ends as on Windows (CRLF), which is no interpreter's name; run dos2unix on it"
+        )
+    program = first[2:].decode(errors="replace").partition("\n")[0].split()
+    return f"{reason}: its interpreter {''.join(program[:1])} is not here"
