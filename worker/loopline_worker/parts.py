@@ -255,4 +255,5 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
         settings.secrets(),
         settings.shared_folders,
         settings.data_dir / "etc",
+        settings.sandbox_opens,
     )
