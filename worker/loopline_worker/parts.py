@@ -257,4 +257,5 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
         settings.secrets(),
         settings.shared_folders,
         settings.data_dir / "etc",
+        settings.sandbox_opens,
     )

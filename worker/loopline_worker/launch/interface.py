@@ -71,7 +71,6 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # it asks for the network, which a sandbox may grant to those alone
     hosts: Sequence[str] = ()  # of a gang: the computers of its members
-    opens_loopback: bool = False  # the gang's other members are there
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
     shared_folder: str = ""  # the command's working folder
