@@ -45,7 +45,7 @@ class Gate:
     def __init__(self) -> None:
         self.commits: asyncio.Queue = asyncio.Queue()
 
-    async def commit(self, batch, effects, deeds) -> None:
+    async def commit(self, batch, effects, actions) -> None:
         through = asyncio.get_running_loop().create_future()
         await self.commits.put((batch, through))
         await through

@@ -1,9 +1,9 @@
 """Calibration of ETAs: jobs of the simulator under each policy, with ETAs at several moments, compared with their
 ends. The moments are the first finished task, and a quarter, half and three quarters of the tasks.
 
-Computers and their owners are those of the no-passing paper; jobs come at random (Poisson) and differ in size by a
-factor of ten. *known*: their sizes were given. *unknown*: the master learns how long tasks take as they finish. The
-yardstick is what the ETAs promise: half of the jobs complete before their p50, nine in ten before their p90.
+Computers and their owners are those of the no-passing paper; jobs arrive at random (Poisson) and differ in size by a
+factor of ten. *known*: their sizes were given. *unknown*: the master learns the duration of tasks as they finish. The
+yardstick is the promise of ETAs: half of the jobs complete before their p50, nine in ten before their p90.
 
     python benchmarks/estimates/eta_calibration.py [--full] [--seeds N] [--first-seed N] [--policy NAME ...] [--json]
 """
@@ -38,7 +38,7 @@ PARK = Park(count=24)
 LOAD = 0.7
 DEFAULT = "round-robin"
 _LEAST, _MOST = 0.80, 0.97
-"""A p90 that is shown should hold so often."""
+"""Limits of the share of cases in which a p90 should hold."""
 
 
 class BlindWorld(FastWorld):
@@ -59,7 +59,7 @@ class Judge:
     def __init__(self) -> None:
         self.world: FastWorld | None = None
         self.held: dict[int, list[tuple[bool, bool]]] = defaultdict(list)  # by moment
-        self.outcomes: deque[EtaOutcome] = deque(maxlen=800)  # what a master looks back on
+        self.outcomes: deque[EtaOutcome] = deque(maxlen=800)  # the record that a master uses
         self.calibration = Calibration()
         self.is_fresh = True
         self.errors: dict[int, list[float]] = defaultdict(list)  # of p50, as a share of the time that was left
@@ -98,8 +98,8 @@ class Judge:
         moment = moment_of(job.succeeded + job.failed, job.task_count) if job.is_live else None
         return None if moment is None or any(known >= moment for known in self._open[job.id]) else moment
 
-    def forget_what_was_held(self) -> None:
-        """Start the statistics anew from here on."""
+    def restart_statistics(self) -> None:
+        """Restart the statistics from here."""
         self.held.clear()
         self.errors.clear()
         self.is_fresh = False
@@ -134,7 +134,7 @@ def rows(policies: list[str], seeds: int, first: int) -> Iterator[dict[str, Any]
                 fresh = judged(Judge(), policy, order, blind=blind, seeds=range(first, first + seeds))
                 yield from _rows(policy, order, blind, fresh)
                 known = judged(Judge(), policy, order, blind=blind, seeds=range(first, first + 2))
-                known.forget_what_was_held()
+                known.restart_statistics()
                 judged(known, policy, order, blind=blind, seeds=range(first + 2, first + 2 + seeds))
                 yield from _rows(policy, order, blind, known)
 

@@ -3,9 +3,8 @@
     python benchmarks/estimates/prediction.py [--seeds 200] [--runs 60] [--json]
 
 Histories are drawn from a seed, run by run; each run is predicted from those before, as at a submission.
-Beside the job database stand two naive yardsticks: the mean of all runs so far, and the last run. Relative errors are
-|predicted - actual| / actual; *within* says how many runs fell between the p10 and p90 that were told beforehand (at
-best 80 %).
+Two naive yardsticks are the mean of all earlier runs, and the last run. Relative errors are
+|predicted - actual| / actual; *within* is the share of runs between the predicted p10 and p90 (at best 80 %).
 """
 
 from __future__ import annotations

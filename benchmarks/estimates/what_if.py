@@ -1,13 +1,13 @@
-"""What if, held against a live grid: what a replay says of what happened, and of one job more.
+"""What-if runs compared with a live grid: a replay of the recording, and forecasts of one more job.
 
-Four workers of one slot and of speeds 4, 2, 2 and 1 (tasks sleep, so that speeds are what they are said to be) are
-given jobs of short tasks that queue. Under each policy the log is replayed under that very policy: how far are the
-mean of the jobs' total times and the worst job's total time off? Further jobs are submitted, each just after the
-database was copied, and forecast on the copy when they have ended, so that the forecast's own computing slows nobody:
-how often is the end within the forecast's interval?
+Four workers of one slot and of speeds 4, 2, 2 and 1 (tasks sleep, so speeds are exact) get jobs of short tasks that
+queue. The log is replayed under each policy with the same policy: how far off are the mean of the jobs' total times
+and the worst job's total time? Further jobs are submitted, each just after the database was copied, and forecast on
+the copy after their end, so that the forecast's own computing slows no task: how often is the end within the
+forecast's interval?
 
     python benchmarks/estimates/what_if.py [--full] [--policy NAME ...] [--tries N] [--keep FOLDER] [--json]
-    python benchmarks/estimates/what_if.py --again FOLDER        forecast anew what was kept there
+    python benchmarks/estimates/what_if.py --again FOLDER        repeat the forecasts on the copies there
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _copy(one: Grid, file: Path) -> None:
 
 
 async def judge(policy: str, folder: Path) -> Row:
-    """Compare what was recorded with what a replay and the forecasts say."""
+    """Compare the recording with a replay and the forecasts."""
     found = await _replay(folder / f"{policy}.db")
     pairs = [
         (job["recorded"]["total_s"], job["what_if"]["total_s"]) for job in found["jobs"] if job["what_if"]["total_s"]

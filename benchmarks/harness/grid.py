@@ -1,6 +1,4 @@
-"""Parts that benchmarks share: a real grid in its own folder, competing programs, their CPU use, and rounds in which
-all of them take turns.
-"""
+"""Shared parts of benchmarks: a real grid in its own folder, competing programs, their CPU use, and rounds in turns."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ def cpu_s(pid: int) -> float:
 
 
 def tree_cpu_s(pid: int) -> float:
-    """Return the CPU time of a process and its descendants, including those that have ended and were waited for."""
+    """Return the CPU time of a process and its descendants, including ended ones whose parents waited for them."""
     return sum(sum(_ticks(each)) for each in [pid, *processes.descendants(pid)]) / _TICKS_PER_S
 
 
@@ -99,7 +97,7 @@ class Grid:
         self.url = (await self.until_said("master", "serves at ")).split()[0]
 
     async def start_worker(self, name: str = "w1", *flags: str, slots: int = 2, dedicated: bool = True) -> None:
-        """Start a worker without waiting for it. ``dedicated``: it yields to nobody, nor to the programs measured."""
+        """Start a worker without waiting for it. ``dedicated``: it does not yield to other programs."""
         token = self.folder / "master" / "tokens" / "worker"
         own = ["--master", self.url, "--token-file", str(token), "--name", name, "--slots", str(slots)]
         await self.run(name, "loopline_worker", *own, *(["--dedicated"] if dedicated else []), *flags)
@@ -263,7 +261,7 @@ def _adopt_orphans(yes: bool) -> None:
 
 
 class _Own:
-    """The processes of a yardstick: all below this one that were not there before."""
+    """The processes of a yardstick: all descendants of this one that did not exist before."""
 
     def __init__(self, others: set[int]) -> None:
         self._others = others
@@ -275,7 +273,7 @@ class _Own:
         return sum(sum(_ticks(pid)) for pid in self.pids()) / _TICKS_PER_S
 
     async def end(self, first: Process) -> None:
-        """``first``: for which asyncio waits, and for whoever holds its pipes."""
+        """End the processes. ``first``: asyncio waits for it and for all processes that hold its pipes."""
         while first.returncode is None or self.pids():
             self._kill()
             with suppress(TimeoutError):
@@ -295,8 +293,9 @@ class _Own:
 
 
 async def in_turns(ways: Iterable[Way], rounds: int, progress: Callable[[str], None]) -> dict[str, list[Figures]]:
-    """All ways once, then all in the other order, and so on: what else the computer does strikes all alike. Each has
-    the computer for itself. One that fails is told, and left out.
+    """Run all ways once, then in reverse order, and so on, so that other load affects all alike.
+
+    Each runs alone on the computer. A failure is reported, and its way left out.
     """
     found: dict[str, list[Figures]] = {}
     ways = list(ways)

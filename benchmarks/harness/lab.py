@@ -91,7 +91,7 @@ class Lab:
                 subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
     def sent_bytes(self) -> dict[str, int]:
-        """Return what has left the master, and what the cable between the switches has carried each way."""
+        """Return the bytes sent by the master, and those over the cable between the switches, each way."""
         switches = f"{self.prefix}s"
         devices = {"master": (self.master, "eth0"), "A->B": (switches, "ab"), "B->A": (switches, "ba")}
         return {name: _sent(*device) for name, device in devices.items()}

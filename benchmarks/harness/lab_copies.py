@@ -20,7 +20,7 @@ from benchmarks.harness.lab import Lab, inside
 SYSTEM_PYTHON = "/usr/bin/python3"
 WITHIN_S = 400.0
 _UDP_SHARE = 0.92
-"""Share of the narrowest link that udpcast is told to use: its packets have heads, and what is lost is sent again."""
+"""Share of the narrowest link for udpcast, which needs the rest for headers and retransmissions."""
 
 
 def libtorrent(lab: Lab, file: Path) -> list[float]:

@@ -1,4 +1,4 @@
-"""A grid in a lab's network: a master and a worker in each namespace, one of which may be faulty."""
+"""A grid in a lab's network: a master, and a worker in each namespace; one worker may be faulty."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PORT = 7461
 WITHIN_S = 400.0
 FAULTY = {"worker lies": "liar", "worker mute": "mute"}
-"""Faults of a worker from its start on, and what benchmarks/light/faulty_worker.py calls them."""
+"""Faults of a worker from its start, and their names in benchmarks/light/faulty_worker.py."""
 FAULTS = ("worker killed", "worker stopped", "worker cut off", *FAULTY, "cable halved", "master killed")
 
 KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "measured", "written")
@@ -45,7 +45,7 @@ class Case:
 
 
 def make(file: Path, mib: int) -> str:
-    """Write a file of which no two MiB are alike; return its SHA-256."""
+    """Write a file without two equal MiB; return its SHA-256."""
     block, digest = os.urandom(2**20), hashlib.sha256()
     with file.open("wb") as stream:
         for number in range(mib):
@@ -125,7 +125,7 @@ class LabGrid:
         return self.lab.names[self.lab.workers // 4]
 
     def replanned_s(self, since: float) -> float | None:
-        """Return how long after a time the next plan was told, as the master's log has it."""
+        """Return the time from ``since`` to the next plan, from the master's log."""
         log = sqlite3.connect(self.folder / "master" / "loopline.db")
         with closing(log):
             batches = (json.loads(text) for (text,) in log.execute("SELECT batch FROM event_log ORDER BY seq"))
@@ -140,7 +140,7 @@ class LabGrid:
         return float(begin)
 
     def run_user(self, module: str, *words: object) -> list[str]:
-        """Run a user's program beside the master, with its address and token; return what it printed."""
+        """Run a user's program beside the master, with its address and token; return its output."""
         command = [sys.executable, "-m", module, self._url, self._token_file, *words]
         place = [*inside(self.lab.master), *map(str, command)]
         return subprocess.check_output(
@@ -179,7 +179,7 @@ class LabGrid:
         return [(float(words[0]), words[1]) for words in found]
 
     def lies(self) -> int:
-        """Return how many wrong pieces the master was told of."""
+        """Return the number of wrong pieces reported to the master."""
         return (self.folder / f"{self.lab.master}.log").read_text().count(" sent wrong bytes of ")
 
     def is_quarantined(self) -> bool:

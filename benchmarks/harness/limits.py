@@ -39,6 +39,6 @@ def compiled(name: str, folder: Path, *flags: str) -> Path | None:
 
 
 def slower_disk(folder: Path) -> dict[str, str] | None:
-    """An environment in which each fsync takes 5 ms longer."""
+    """Return an environment that makes each fsync 5 ms slower."""
     library = compiled("slow_disk", folder, "-shared", "-fPIC")
     return {"LD_PRELOAD": str(library)} if library else None

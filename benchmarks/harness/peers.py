@@ -107,7 +107,7 @@ def _share(peer: Peer, kind: str, tasks: int, seconds: float) -> int:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which peers find their own programs."""
+    """Return the environment of peers, with their own programs."""
     libraries = [str(path) for path in (DEBIAN / "usr" / "lib").glob("*-linux-gnu*")]
     path = [str(FOLDER / "bin"), str(DEBIAN / "usr" / "bin"), os.environ.get("PATH", os.defpath)]
     return {

@@ -1,6 +1,6 @@
-"""A master that plans without the network: each worker takes a file from any that has it, and tasks go in turn.
+"""A master that plans without the network: each worker fetches a file from any holder, and tasks go in turn.
 
-For comparison: what it is told of the network changes nothing, and connections share links as TCP does.
+For comparison: it ignores reports about the network, and connections share links as TCP does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNPLANNED = 1e9
 
 
 def random_peers(solver: Solver, request: PlanRequest) -> TransferPlan:
-    """Return a plan in which each receiver takes the file from a holder drawn once."""
+    """Return a plan where each receiver fetches the file from one random holder."""
     kept = {(line.file, host): line.hosts[0] for line in request.running for host in line.receivers}
     lines = []
     for demand in request.demands:

@@ -1,10 +1,10 @@
-"""The part of a worker that fetches files, and a bare one: each a process that begins when it is told.
+"""The part of a worker that fetches files, and a bare one: each a process that begins at a line on stdin.
 
     python -m benchmarks.light.fetching worker URL SHA256 FOLDER [CA]
     python -m benchmarks.light.fetching plain PORT FOLDER
-    python -m benchmarks.light.fetching sendfile FILE     (what `plain` fetches from; says its port)
+    python -m benchmarks.light.fetching sendfile FILE     (the source of `plain`; prints its port)
 
-It says "ready", waits for a line, and when the file is there it says how much processor time that took, and ends.
+It prints "ready", waits for a line, prints the processor time of the fetch when it has the file, and ends.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Floor:
 
 
 async def bring(port: int, workers: int, tasks: int) -> float:
-    """Seconds until so many workers have brought so many results, each half of what it holds at a time."""
+    """Return the seconds until the workers have brought all results, each half of its window at a time."""
     left = tasks
 
     async def one() -> None:

@@ -30,7 +30,7 @@ async def main(
         while len([worker async for worker in client.workers() if worker.connected and worker.load]) < workers:  # noqa: ASYNC110 - another process decides
             await asyncio.sleep(0.2)
         await _round(client, stamps, "first", [[number] for number in range(len(names))], uploaded)
-        await asyncio.sleep(2.0)  # until their caches are told of, and all are free
+        await asyncio.sleep(2.0)  # until their caches are reported, and all are free
         begin = time.time()
         print(begin, flush=True)
         for at in await _round(client, stamps, "second", wants, uploaded):

@@ -1,6 +1,6 @@
 """A master on a slower disk: ``python -m benchmarks.light.slow_disk SECONDS [options of the master]``.
 
-Each commit that changes something takes so much longer; nothing else differs.
+Each commit that changes anything takes SECONDS longer; nothing else differs.
 """
 
 from __future__ import annotations

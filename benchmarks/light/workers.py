@@ -1,7 +1,7 @@
-"""Workers that only say that they have done what they are told: many of them in one process, over real sockets.
+"""Workers that only report their tasks as done: many of them in one process, over real sockets.
 
-Each keeps what it was sent as a real worker's window: a Report brings results of about half of it and says that the
-other half is held. Frames are written and read without a model, so that the swarm costs little beside its master.
+Each keeps its orders as a real worker's window: a Report brings results of about half of it and reports the other
+half as held. Frames are written and read without a model, so that the swarm costs little beside its master.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Brought:
 async def swarm(
     url: str, headers: dict[str, str], workers: int, slots: int, tally: Tally, *, rest_s: float = 0.0
 ) -> Brought:
-    """Have so many workers bring so many results; each rests before it reports."""
+    """Have the workers bring the results; each rests before it reports."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as http:
         begin = time.perf_counter()

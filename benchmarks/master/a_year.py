@@ -2,13 +2,13 @@
 
     python -m benchmarks.master.a_year [--days 365] [--full] [--unbounded] [--json]
 
-The master's engine, its SQLite file and all that forgets are real; time is not: it jumps from Report to Report, and
-over the hours of a day in which nothing is lived through. Each day two jobs of twenty tasks are computed, and two
-workers come that are never seen again. The log and absent workers are kept for a twelfth of the year, jobs for a
-sixth, samples for a twenty-fourth. After that time nothing may grow: the largest database, log and memory of the last
-half of the year are held against the largest of the time just before it. The short form is a year of which five
-minutes a day are lived through with 3 workers; the full one, ten minutes a day with 20. *Unbounded*: all is kept, as
-a control, which must be told apart. At the end the log is replayed.
+The master's engine, its SQLite file and all removal are real; time is not: it jumps from Report to Report, and over
+the unused hours of a day. Each day two jobs of twenty tasks are computed, and two workers appear that never return.
+The log and absent workers are kept for a twelfth of the year, jobs for a sixth, samples for a twenty-fourth. After
+that time nothing may grow: the largest database, log and memory of the last half of the year are compared with the
+largest of the time just before it. The short form simulates five minutes of each day with 3 workers; the full one,
+ten minutes with 20. *Unbounded*: everything is kept, as a control that must be detected. At the end the log is
+replayed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from loopline_shared.spec import JobSpec, Range
 MONTHS = 12
 JOBS, TASKS, NEWCOMERS = 2, 20, 2
 WITHIN = 1.15
-"""The largest of the last half of the year may be so many times the largest of before."""
+"""Allowed ratio of the largest value in the last half of the year to the largest before it."""
 _FACTS = Facts("linux", "x86_64", "3.11", "0.2", "a computer", cpus=4, memory_bytes=2**33, slots=4)
 
 

@@ -3,12 +3,12 @@
     python -m benchmarks.master.event_log [--hours 24] [--json]
 
 The master's engine and its SQLite database are real, time is not: workers report every ten seconds of a clock that
-jumps, so a day takes seconds. Their loads move as those of computers do: free memory always, spare CPU by what little
-runs on an idle one, the delay of the network about its mean. Counted are the characters of the log's entries (without
-SQLite's own, some 20 an entry), and beside them the growth of the whole database, rows and samples included. *Owners*
-come and go twenty times a day; their programs take a part of the processor that changes every few minutes. *At work*:
-four tasks a minute on each worker. *Each Report an entry*: as before Reports without news were kept back, an hour of
-it. The log is replayed at the end of each line.
+jumps, so a day takes seconds. Their loads change as on real computers: free memory always, spare CPU by the little
+that runs on an idle one, the delay of the network about its mean. Counted are the characters of the log's entries
+(without SQLite's own, some 20 an entry), and beside them the growth of the whole database, rows and samples included.
+*Owners* come and go twenty times a day; their programs take a part of the processor that changes every few minutes.
+*At work*: four tasks a minute on each worker. *Each Report an entry*: as before Reports without news were kept back,
+an hour of it. The log is replayed at the end of each line.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Computer:
     running: dict[AttemptId, float] = field(default_factory=dict)  # until when
 
     def report(self, now: float) -> Report:
-        """Return the next Report, with what has ended by now."""
+        """Return the next Report, with the results of tasks that have ended."""
         self.seq += 1
         over = [attempt for attempt, until in self.running.items() if until <= now]
         for attempt in over:
@@ -119,7 +119,7 @@ class World:
         await self._engine.turn(self)
 
     async def run(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let time pass."""
         until, random = self._clock.now + seconds, Random(7)
         reports: list[tuple[float, str]] = []
         for name in self._computers:

@@ -1,8 +1,8 @@
-"""Cost of many who follow results at once: ``python -m benchmarks.master.followers [--followers 1000] [--json]``.
+"""Cost of many followers of results: ``python -m benchmarks.master.followers [--followers 1000] [--json]``.
 
-A real master and a swarm of light workers that bring some 40 results a second. Measured is the processor time of the
-master a second, with nobody who follows and with many: each of them at a job of its own, and all of them at one job,
-each of whose results goes to every follower. The followers are a process of their own.
+A real master and a swarm of light workers that bring some 40 results a second. The measure is the master's processor
+time a second, without followers and with many: each following a job of its own, and all following one job, so that
+each result goes to every follower. The followers are a process of their own.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def follow(url: str, jobs: list[int], heard: Any) -> None:
 
 
 async def measure(followers: int, jobs: int, seconds: float) -> Row:
-    """Have so many follow these jobs from their beginning, while the swarm works."""
+    """Follow these jobs from their beginning, while the swarm works."""
     with tempfile.TemporaryDirectory() as folder, _master(Path(folder), max(followers, jobs)) as (process, url):
         async with AsyncClient(url, None) as client:
             sweep = Range(range=[1, OF_ALL // jobs])
@@ -89,7 +89,7 @@ async def measure(followers: int, jobs: int, seconds: float) -> Row:
 
 @contextmanager
 def _master(folder: Path, count: int) -> Iterator[tuple[psutil.Process, str]]:
-    """Start a master that allows one user so many streams and jobs, and a few more."""
+    """Start a master that allows one user ``count`` streams and jobs, and a few more."""
     most = count + 100
     settings = f"[master.limits]\nmax_listeners = {most}\nuser_listeners = {most}\nuser_jobs = {most}\n"
     (folder / "loopline.toml").write_text(settings)

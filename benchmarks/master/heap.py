@@ -1,8 +1,8 @@
 """Heap of the page over busy minutes: JSHeapUsedSize of headless Chromium after a collection, by view.
 
 The grid is that of viewer.py: a real master, queued jobs, and a swarm of light workers. Each view is a page of its
-own, open all the time. The first minutes fill what is bounded (bars, samples, kept answers); what counts is whether
-the heap grows after them: ``grows`` is the median of the last third less that of the middle third.
+own, open all the time. The first minutes fill the bounded buffers (bars, samples, kept answers); the heap must not
+grow after them: ``grows`` is the median of the last third less that of the middle third.
 
     python -m benchmarks.master.heap [--minutes 10] [--jobs 2000] [--workers 200] [--views / /jobs] [--json]
 """

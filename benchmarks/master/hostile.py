@@ -3,8 +3,8 @@
 A real master (benchmarks/master/swarm.py) and light workers that rest between Reports, first alone, then beside a
 hostile worker (Reports of 100,000 attempts that it never had, frames of 8 MiB of nonsense, again and again), a
 hostile user (bodies of 1 MiB that are no job), and clients without a token that send half a request on 200
-connections. Printed are the sweep's rate in both, and the slowest answer to a small question. All of it shares one
-computer: what the attackers' own process uses is lost to the sweep, too.
+connections. The output is the sweep's rate in both, and the slowest answer to a small request. Everything shares one
+computer, so the sweep also loses the CPU time of the attackers' own process.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Headers of those who come; nobody shares a token with an attacker."""
+    """Headers of the clients; none shares a token with an attacker."""
 
     sweep: dict[str, str]
     hostile_worker: dict[str, str]
@@ -135,7 +135,7 @@ async def ask(url: str, headers: dict[str, str], took_s: list[float]) -> None:
 
 
 async def measure(seconds: float, is_attacked: bool) -> Row:
-    """Let the sweep run for so long."""
+    """Let the sweep run for ``seconds``."""
     with tempfile.TemporaryDirectory() as folder, master(Path(folder), tokens=True) as (_, url):
         tokens = await tokens_of(url, Path(folder))
         async with AsyncClient(url, tokens.sweep["Authorization"].removeprefix("Bearer ")) as client:

@@ -1,8 +1,8 @@
-"""Time and memory that a master takes to look at a job of a million tasks that is over.
+"""Time and memory that a master needs for requests about an ended job of a million tasks.
 
 A database is filled with such a job and, beside it, with jobs of ten tasks, by the store's own writer. A master with
 its default settings is started on it. It is asked at once, before anything is summed up, and again when that is done:
-why the job took so long, what was used by whom, the trace of the job, and a task that there is not.
+where the job's time went, each user's use, the job's trace, and a task that does not exist.
 
     python -m benchmarks.master.million_ended [--tasks 1000000] [--workers 200] [--database postgresql://...] [--json]
 """
@@ -58,7 +58,7 @@ class Filler:
         self._sequence = 0
 
     async def fill(self) -> None:
-        """Write all of it, so many tasks at a time."""
+        """Write everything in batches of tasks."""
         joined = {name: Worker(name, "boot", FACTS, joined_at=1.0, lease_until=1.0) for name in self._names}
         await self._commit(self._effects(workers=joined))
         large = self._job(1, self._tasks)

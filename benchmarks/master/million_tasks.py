@@ -62,7 +62,7 @@ def memory_mb(process: psutil.Process) -> float:
 
 @asynccontextmanager
 async def watched(process: psutil.Process) -> AsyncIterator[list[float]]:
-    """Memory, as often as it can be looked at."""
+    """Sample the memory of a process as often as possible."""
     seen = [memory_mb(process)]
 
     async def watch() -> None:
@@ -109,7 +109,7 @@ async def measure_all(tasks: int) -> All:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with master(folder):
-            pass  # so that there is a database, and all that is compiled
+            pass  # creates the database and compiles all modules
         begin = time.perf_counter()
         with master(folder) as (process, url):
             start_s = time.perf_counter() - begin

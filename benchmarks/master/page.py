@@ -1,9 +1,8 @@
 """Speed of the page's timeline in headless Chromium, which draws by software here, with generated bars.
 
-The page is the one that the master serves (built by `make web`), under the same policy; its
-questions are answered from here. First draw: from the last byte of the answer to bars on the canvas, reading it
-included; the median of five. Update: the same for an answer with 20 new bars and 20 that have grown. Frames: between
-two of them, while the chart is panned by the wheel.
+The page is the master's (built by `make web`), under the same policy; this program answers its requests. First draw:
+from the last byte of the answer to bars on the canvas, parsing included; the median of five. Update: the same for an
+answer with 20 new bars and 20 that have grown. Frames: time between two frames while the wheel pans the chart.
 
     python benchmarks/master/page.py [--bars 2000 10000 50000] [--json]
 """

@@ -5,17 +5,17 @@
 A *report* is one WorkerReported event that brings the result of a finished task and frees a slot, which the step
 fills again. The grid has 1,000 workers of two speeds and 100,000 queued tasks of known size (a minute each); steps
 take in 1, 10 and 100 Reports. Only ``Scheduler.step`` is counted, in CPU seconds of this process, the best of three
-rounds: no frame is encoded, nothing is stored. Beside the rates: what each queued task takes of memory in the state
-of a scheduler started from rows (tracemalloc; their job's spec is not counted), and the CPU seconds of that start.
+rounds: no frame is encoded, nothing is stored. Beside the rates: the memory of each queued task in the state of a
+scheduler started from rows (tracemalloc; without the job's spec), and the CPU seconds of that start.
 
-The yardstick is a bare prototype of the same two deeds, finish and assign: the same Reports in, the same Assigns out,
-the same rows made and changed, over a dict of what runs, a heap of free workers and a queue. It has no hold, no
-replicas, no leases, no policies, reconciles and learns nothing, and could not go on from its rows: it is what the
-messages and rows take by themselves in Python, which no scheduler written in it can do without.
+The yardstick is a bare prototype of the same two actions, finish and assign: the same Reports in, the same Assigns
+out, the same rows made and changed, over a dict of running tasks, a heap of free workers and a queue. It has no hold,
+no replicas, no leases and no policies, reconciles and learns nothing, and could not restart from its rows. It shows
+the cost of messages and rows alone, which no scheduler in Python can avoid.
 
-``--growth``: also other numbers of tasks, workers, slots and jobs, jobs that all differ in what they require, and
-very short tasks, of which hundreds wait ahead at their workers; a Report then brings five results at once and says
-all that the worker holds (rates are of results).
+``--growth``: also other numbers of tasks, workers, slots and jobs, jobs with different requirements, and
+very short tasks, hundreds of them prefetched at each worker; a Report then brings five results at once and lists all
+held attempts (rates are of results).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Case:
     task_s: float = 60.0  # a task's size; of short ones more are sent to workers than they have slots
     results: int = 1  # of a Report
     listed: bool = False  # task by task, not as a sweep
-    requirements: int = 1  # different ones, in turn: so much memory, which all workers have
+    requirements: int = 1  # number of different memory requirements, in turn; all workers meet them
 
     @property
     def spec(self) -> JobSpec:
@@ -98,7 +98,7 @@ class Figures:
 
 
 class Swarm:
-    """Workers and whoever serves them: each takes what it is given, and ends what it was given first when told to."""
+    """Workers and their scheduler: each worker accepts its orders, and ends the oldest one on demand."""
 
     def __init__(self, case: Case) -> None:
         self.case, self.now, self.cpu_s = case, NOW, 0.0
@@ -157,7 +157,7 @@ class Loopline(Swarm):
         self.step(self.case.submissions)
         self.step([WorkerJoined(name, 1, "boot", self.facts[n % 2]) for n, name in enumerate(self.holding)])
         self.step([self.report(name) for name in self.holding])
-        while self.step([]):  # until nobody takes more
+        while self.step([]):  # until no worker accepts more
             pass
 
     def assigns_of(self, events: Sequence[Event]) -> dict[str, Assign]:
@@ -209,7 +209,7 @@ def _facts(slots: int, speed: float) -> Facts:
 
 
 def rates(swarm: Swarm, reports: int) -> dict[int, float]:
-    """The best of the rounds, in which the batches take turns: others may be at work on this computer."""
+    """Return the best of several rounds, since other programs may run; batch sizes take turns."""
     case = swarm.case
     reports = min(reports, (case.tasks // case.results - 3 * case.workers * case.slots) // len(BATCHES))
     swarm.work(case.workers * case.slots, 1)  # from here on every worker is in the middle of its work

@@ -1,8 +1,7 @@
-"""Fair between people: does a user of sixty jobs get more of a live grid than one of a single job?
+"""Fairness between users: does a user with sixty jobs get more of a live grid than one with a single job?
 
-Ann submits sixty jobs of short tasks, Bob one job of many. Their shares are equal, then 1 to 3. What each has had
-is the time of slots that their tasks took in so many seconds, as the workers measured it (`GET /history`), and not
-the accounts by which the scheduler decides.
+Ann submits sixty jobs of short tasks, Bob one job of many. Their shares are equal, then 1 to 3. The measure is the
+slot time of their tasks, as reported by the workers (`GET /history`), not the scheduler's own accounts.
 
     python benchmarks/master/shares.py [--full] [--seconds N] [--json]
 """

@@ -81,7 +81,7 @@ def cpu_s(process: psutil.Process) -> float:
 async def measure(
     what: str, workers: int, queued: int, tasks: int, *flags: str, delay_s: float = 0.0, profile: str = ""
 ) -> Row:
-    """``tasks`` of so many queued ones, brought home by so many workers. ``profile``: where cProfile writes to."""
+    """Measure ``tasks`` of the queued tasks, brought by the workers. ``profile``: output file of cProfile."""
     with (
         tempfile.TemporaryDirectory() as folder,
         master(Path(folder), *flags, delay_s=delay_s, profile=profile) as (process, url),
@@ -110,7 +110,7 @@ async def measure_lone(tasks: int, profile: str = "") -> dict[str, float]:
     """Measure single tasks, each submitted once the user has the result of the one before. Returns the master's CPU
     time per task in milliseconds, and the times that the user waits, from request to result.
 
-    When its worker hears that the result is on disk is not measured: nobody waits for that (links/connection.py).
+    The acknowledgement to the worker is not measured, since no one waits for it (links/connection.py).
     """
     with tempfile.TemporaryDirectory() as folder, master(Path(folder), profile=profile) as (process, url):
         async with AsyncClient(url, None) as client:

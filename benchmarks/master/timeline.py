@@ -1,7 +1,7 @@
 """Response time of ``GET /timeline``: query, packing, compression; and the state of its database.
 
-A history of so many attempts in ten days on 60 workers is written to an empty database, by default one in a temporary
-folder. Nothing is deleted of another one.
+A history of attempts in ten days on 60 workers is written to an empty database, by default one in a temporary folder.
+Nothing is deleted from any other database.
 
     python benchmarks/master/timeline.py [--full] [--attempts 50000] [--database postgresql://...] [--json]
 """

@@ -3,9 +3,9 @@
     python benchmarks/master/transfer_plan.py [--hosts 200] [--files 50] [--switches 20] [--wants 1 3 10] [--seeds 10]
 
 Networks and files are drawn as ``loopline simulate transfer`` draws them; all demands come at once. Times are CPU
-milliseconds of this process, for the whole plan and for the solver in it. *Of the bound*: the throughput at which
-data arrives at all receivers together, over what no plan can exceed. Each plan is held against the same without the
-linear programme (filling up), and without re-planning.
+milliseconds of this process, for the whole plan and for the solver in it. *Of the bound*: the total throughput of
+receivers, relative to an upper bound. Each plan is compared with one without the linear programme (filling up), and
+one without re-planning.
 """
 
 from __future__ import annotations

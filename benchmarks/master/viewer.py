@@ -1,13 +1,13 @@
-"""Cost of looking: bytes a second that the page pulls while it shows a busy grid, in headless Chromium, by view.
+"""Cost of a viewer: bytes a second that the page loads while it shows a busy grid, in headless Chromium, by view.
 
 A real master with many queued jobs and a swarm of light workers (benchmarks/light) that bring a few results a second.
-Counted is what comes over the wire, compressed and with the change stream, after the view has settled; beside it the
+The bytes are counted on the wire, compressed and with the change stream, after the view has settled; beside them the
 processor time of the master a second, with the viewer and without.
 
     python -m benchmarks.master.viewer [--jobs 2000] [--workers 200] [--seconds 20] [--views / /jobs] [--json]
 
-With ``--viewers 50`` so many look at once, without a browser: each holds the stream of changes as the page does, and
-reads what the page was seen to read for the view, as often as the page may.
+With ``--viewers 50``, 50 viewers without a browser: each holds the stream of changes as the page does, and repeats
+the page's recorded requests for the view, as often as the page may.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Wire:
 
 
 async def fill(url: str, jobs: int) -> None:
-    """Submit so many jobs."""
+    """Submit the jobs."""
     async with AsyncClient(url, None) as client:
         for number in range(jobs):
             spec = JobSpec(
@@ -84,7 +84,7 @@ async def fill(url: str, jobs: int) -> None:
 async def measure(
     url: str, views: list[str], seconds: float, process: psutil.Process, viewers: int
 ) -> list[dict[str, Any]]:
-    """Look at each view for so long."""
+    """Show each view for ``seconds``."""
     program = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     if program is None:
         raise SystemExit("no Chromium is installed (Debian: apt install chromium)")
@@ -141,7 +141,7 @@ async def look(http: aiohttp.ClientSession, url: str, paths: list[str], answers:
 async def crowd(
     url: str, viewers: int, paths: list[str], seconds: float, process: psutil.Process
 ) -> tuple[float, float]:
-    """Return the share of a core that the master takes with so many viewers, and their answers a second."""
+    """Return the master's share of a core with these viewers, and their answers a second."""
     answers = Counter[str]()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as http:
@@ -175,7 +175,7 @@ class BusyGrid:
 
 @asynccontextmanager
 async def busy_grid(options: argparse.Namespace) -> AsyncIterator[BusyGrid]:
-    """Yield a grid of so many jobs and workers, once its workers have reported."""
+    """Yield a grid of jobs and workers, once its workers have reported."""
     with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (process, url):
         await fill(url, options.jobs)
         tally = Tally(options.jobs * TASKS)
@@ -201,7 +201,7 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def parser(doc: str | None, views: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of the options of a busy grid and of what is looked at."""
+    """Return a parser of the options of a busy grid and its views."""
     asking = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     asking.add_argument("--jobs", type=int, default=2000)
     asking.add_argument("--workers", type=int, default=200)

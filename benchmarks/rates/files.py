@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.master.swarm import ROOT, cpu_s, master
 
-EVERY_S = 0.1  # somebody else asks the master something
+EVERY_S = 0.1  # interval of another client's requests
 FETCHING = [sys.executable, "-m", "benchmarks.light.fetching"]
 
 
@@ -40,13 +40,13 @@ class Figures:
     worker_cpu_s_gb: float
     plain_cpu_s_gb: float
     master_cpu_s_gb: float  # of the master, for each GB sent
-    slowest_answer_ms: float  # of the master to somebody else, meanwhile
+    slowest_answer_ms: float  # of the master to the other client, during the transfer
 
 
 @dataclass(frozen=True, order=True)
 class Took:
     seconds: float
-    cpu_s: float  # of those who received
+    cpu_s: float  # of the receivers
 
 
 def fetch(commands: list[list[str]], watch: Callable[[], None] = lambda: None) -> Took:

@@ -1,7 +1,7 @@
 """Python calls per second, and the latency of one: a master and a worker with two slots and warm interpreters. Every
 submission and every result is on disk before it is acknowledged.
 
-    map                   Executor.map of so many calls, with its own settings
+    map                   Executor.map, with its own settings
     map, chunksize=1      each call a task of its own
     one after the other   submit(f, i).result(), again and again; beside it, F: one fsync of the master
 
@@ -41,7 +41,7 @@ def call(number: int) -> int:
 
 
 class Ours:
-    """The grid's executor, and what all of its processes use."""
+    """The grid's executor, and the usage of all its processes."""
 
     name, durable = "Loopline", "yes"
 

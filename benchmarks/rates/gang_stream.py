@@ -3,14 +3,14 @@
 Eight workers of one slot, and twice the work that they can do. Gangs of 2 to 6 nodes with limits come as a Poisson
 process; most take more than half of the workers (five nodes are the most frequent size), so that there is seldom room
 for two. Between them come sweeps of 60 short tasks with limits, at equal intervals. All sleep, for half of their
-limits up to all but half a second, so that few cores can host them. *Busy* is the share of the workers' time in which
-some task sleeps, from a fifth of the span of arrivals to its end: what preparing, starting and reporting take is not
-in it. What has not begun by the end of the span is cancelled, and what has begun ends: a run takes the span and two
-minutes.
+limits up to all but half a second, so that few cores can host them. *Busy* is the share of the workers' time with a
+sleeping task, from a fifth of the span of arrivals to its end, without preparing, starting and reporting. At the end
+of the span, jobs that have not begun are cancelled and the others end: a run takes the span and two minutes.
 
-Held against plain first come, first served, without backfill: the same jobs on another such grid at the same time,
-each submitted once all before it have begun and enough workers are free; and the same computed, without any cost.
-``--virtual`` runs the scheduler in virtual time in place of both, with workers that cost nothing, for several seeds.
+The yardstick is plain first come, first served, without backfill: the same jobs on another such grid at the same
+time, each submitted once all before it have begun and enough workers are free; and the same computed, without any
+cost. ``--virtual`` runs the scheduler in virtual time in place of both, with workers that cost nothing, for several
+seeds.
 
     python benchmarks/rates/gang_stream.py [--seconds 900] [--load 2] [--order deliver] [--seed 41] [--json]
     python benchmarks/rates/gang_stream.py --virtual --seconds 900 [--seeds 6]
@@ -72,7 +72,7 @@ class Slept:
 
 
 def stream(chance: random.Random, seconds: float, load: float) -> list[Rectangle]:
-    """Return gangs and single tasks that come within so many seconds, by arrival."""
+    """Return gangs and single tasks that arrive within ``seconds``, by arrival."""
     sizes, weights, used = list(SIZES), list(SIZES.values()), fmean(USED)
     nodes = sum(size * weight for size, weight in SIZES.items()) / sum(weights)
     rate = load * (1 - TASKS_SHARE) * WORKERS / (nodes * _mean(GANG_LIMITS_S) * used)
@@ -93,12 +93,12 @@ def _drawn(chance: random.Random, at: float, nodes: int) -> Rectangle:
 
 
 def _mean(limits: tuple[int, int]) -> float:
-    """Return the mean of what is uniform in its logarithm."""
+    """Return the mean of a log-uniform distribution."""
     return (limits[1] - limits[0]) / math.log(limits[1] / limits[0])
 
 
 def first_come(jobs: list[Rectangle]) -> list[Slept]:
-    """Return when each job would run if none started before one that came earlier, and nothing cost any time."""
+    """Return when each job would run if jobs started strictly in order of arrival, and nothing else cost time."""
     free, started, found = [0.0] * WORKERS, 0.0, []
     for one in jobs:
         free.sort()
@@ -136,7 +136,7 @@ async def _over(client: AsyncClient, job: int) -> None:
 
 
 async def as_they_come(client: AsyncClient, jobs: list[Rectangle], began: float, seconds: float) -> list[int]:
-    """Submit each job as it comes; the grid plans. Return their numbers once all that began in time are over."""
+    """Submit each job at its arrival; the grid plans. Return their numbers once they have ended."""
     numbers = []
     for one in jobs:
         await asyncio.sleep(max(0.0, began + one.at - time.time()))
@@ -187,7 +187,7 @@ async def run(order: str, jobs: list[Rectangle], way: Way, seconds: float) -> tu
 
 
 async def _slept(client: AsyncClient, job: int, one: Rectangle, began: float) -> Slept:
-    """Return when a job's members slept; what ended before its time is left out."""
+    """Return when a job's members slept; members that ended early are left out."""
     ended = [each.ended_at async for each in client.attempts(job) if each.accepted]
     return Slept(one.at, [(end - began - one.lasts_s, end - began) for end in ended if end is not None])
 
@@ -204,7 +204,7 @@ class VirtualGrid(TimedWorld):
         )  # fmt: skip
 
     def slept(self, until: float) -> list[Slept]:
-        """Run so long. Return how the jobs that began have run."""
+        """Run until this time. Return the runs of the jobs that began."""
         self.kernel.run(until)
         runs: dict[int, list[tuple[float, float]]] = {}
         for one in self.world.store.attempts.values():
@@ -223,7 +223,7 @@ def _host(number: int) -> Host:
 
 
 def virtually(options: argparse.Namespace) -> list[Figures]:
-    """Return the shares that are busy in virtual time, and what became of promises, for each seed."""
+    """Return the busy shares in virtual time, and the kept and broken promises, for each seed."""
     found = []
     for seed in range(options.seed, options.seed + options.seeds):
         jobs = stream(random.Random(seed), options.seconds, options.load)

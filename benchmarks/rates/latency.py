@@ -1,9 +1,8 @@
 """Latency of single tasks, one after the other: from submission until the result is known.
 
 A process with a line of stdout, submitted and awaited by Loopline's asynchronous client; a function, by its Executor.
-Nothing else is going on. Beside it, in every round, the disk is measured: F is how long an fsync takes, of which a
-durable acknowledgement needs two, one for the submission and one for the result; so 2 F + 1 ms is what a function may
-take here.
+Nothing else is going on. In every round the disk is measured too: F is the time of an fsync. A durable
+acknowledgement needs two, one for the submission and one for the result, so a function may take 2 F + 1 ms here.
 
     python benchmarks/rates/latency.py [--full] [--tasks 100] [--rounds 3] [--no-peers] [--json]
 """

@@ -1,9 +1,9 @@
-"""What one lone task has each program do: calls of Python functions, different functions, and bytecodes.
+"""Work of each program for one lone task: calls of Python functions, different functions, and bytecodes.
 
-The same on every computer, however busy, as seconds are not. One task after the other, as in latency.py: a function
-by the Executor, and a process by the asynchronous client. Beside them the floor, which goes the same way and does no
-more than that. What libraries do in C is not seen, nor what a worker's processes below its agent do. The different
-functions matter for themselves: whoever is woken for a single task finds few of them in the processor's caches.
+Unlike seconds, these are the same on every computer and under any load. One task after the other, as in latency.py: a
+function by the Executor, and a process by the asynchronous client. The yardstick is the floor, which takes the same
+path and does nothing else. Work of libraries in C is not counted, nor work of a worker's processes below its agent.
+The number of different functions matters by itself, since few are in the processor's caches after a rest.
 
     python benchmarks/rates/lone_task.py [--tasks 20] [--functions 0] [--json]
 """
@@ -38,18 +38,18 @@ COUNTING = ROOT / "benchmarks" / "harness" / "counting"
 OURS, FLOOR = "Loopline", "the floor"
 WARM_UP = 30
 WAIT_S = 0.5
-"""Until programs have heard of a signal, and have done what they do after an answer."""
+"""Time until programs have received a signal, and have finished their work after an answer."""
 LIMIT_S = 60.0
 
 Pids = dict[int, str]
 """Which program each process is."""
 Tasks = Callable[[int], Awaitable[object]]
-"""Does so many tasks, one after the other."""
+"""Does the given number of tasks, one after the other."""
 
 
 @asynccontextmanager
 async def ours(kind: str) -> AsyncIterator[tuple[Pids, Tasks]]:
-    """Return the programs of a real grid, and what does tasks of this kind there."""
+    """Return the programs of a real grid, and a function that does tasks of this kind there."""
     async with grid(slots=2, environment={"PYTHONPATH": f"{COUNTING}:{ROOT}"}) as one:
         pids = {os.getpid(): "client", one.programs["master"].pid: "master", one.programs["w1"].pid: "agent"}
         if kind == peers.ONE_PROCESS:
@@ -75,7 +75,7 @@ async def ours(kind: str) -> AsyncIterator[tuple[Pids, Tasks]]:
 
 @asynccontextmanager
 async def floor(kind: str, tasks: int) -> AsyncIterator[tuple[Pids, Tasks]]:
-    """Return the programs of the floor, which does as many tasks as it was told at its start."""
+    """Return the programs of the floor, which does the number of tasks given at its start."""
     async with yardstick(sys.executable, YARDSTICKS / "floor.py", kind, "--tasks", str(tasks)) as turn:
         pids = {pid: _role(pid) for pid in processes.descendants(os.getpid())}
         yield pids, lambda _: turn()
@@ -104,7 +104,7 @@ async def counted(pids: Pids, run: Tasks, tasks: int) -> dict[str, Figures]:
 
 
 def _written(pid: int) -> Figures:
-    """Wait for what a process has counted, and return it."""
+    """Wait for the counts of a process, and return them."""
     file, until = Path(os.environ["COUNTS_INTO"], f"{pid}.json"), time.monotonic() + LIMIT_S
     while not file.exists():
         if time.monotonic() > until:

@@ -3,8 +3,8 @@ through the real master, link, spool and store. (The paper: 1/17 of the time on 
 
 All workers are agents of their own on this computer, of one slot each; their tasks wait rather than compute, so that
 few cores can host them. Speed-up is the time of one worker over that of n, from submission until the last result is
-on the master's disk; efficiency is that over n. ``of ideal`` is tasks x seconds / n over the time: what launching and
-reporting cost counts there, and cancels out in the efficiency.
+on the master's disk; efficiency is that over n. ``of ideal`` is tasks x seconds / n over the time: it includes the
+cost of launching and reporting, which cancels out in the efficiency.
 
 The full form (1, 2, 5, 10 and 20 workers; tasks of 0.1, 1 and 5 s) takes about an hour.
 

@@ -1,9 +1,8 @@
 """Time from nothing to the first result: a master and a worker are started, and a process is run.
 
-In a fresh folder, in which all has to be made first; and on what an earlier one left, stopped in order or killed. The
-worker is started once the master serves; or both at once, as `loopline local` does it.
-The client is there already, as a peer's is, and what is read from disk is in the page cache. A peer's first result
-is that of a process too.
+In a fresh folder, where everything has to be created first; and in the folder of an earlier grid, stopped in order or
+killed. The worker is started once the master serves; or both at once, as `loopline local` does it. The client exists
+already, as for peers, and files are in the page cache. A peer's first result is that of a process too.
 
     python benchmarks/rates/start.py [--full] [--rounds 3] [--no-peers] [--json]
 """
@@ -59,7 +58,7 @@ async def both_at_once(one: Grid) -> Figures:
 
 @asynccontextmanager
 async def ours(before: str, start: Callable[[Grid], Awaitable[Figures]] = first_result) -> AsyncIterator[Run]:
-    """``before``: what was there."""
+    """``before``: state of the folder."""
     with tempfile.TemporaryDirectory(prefix="loopline-bench-", ignore_cleanup_errors=True) as folder:
         one = Grid(Path(folder))
         try:

@@ -1,7 +1,8 @@
 """Files in and out, as a whole grid on this computer has them: how long, and are they the same bytes.
 
-*sweep*: 3 workers, one of them killed midway; every file is compared with what it must be. *large*: one file to 4
-workers at once; the yardsticks are plain HTTP over loopback to 4 programs at once, a copy of the file, and its hash.
+*sweep*: 3 workers, one of them killed midway; every file is compared with its expected content. *large*: one file to
+4 workers at once; the yardsticks are plain HTTP over loopback to 4 programs at once, a copy of the file, and its
+hash.
 
     python benchmarks/rates/sweep_files.py [sweep|large] [--full] [--tasks 100] [--megabytes 200] [--json]
 """

@@ -36,7 +36,7 @@ WAYS = {
     "random-peers": Case("from random peers, tasks in turn", knows="written", blind=True),
     "planned": Case("planned", knows="written"),
 }
-"""The simulator's strategies, and what they are live."""
+"""The simulator's strategies, and their live counterparts."""
 
 
 @dataclass(frozen=True, slots=True)

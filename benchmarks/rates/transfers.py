@@ -1,15 +1,14 @@
 """One file to every worker of a lab with two switches and a narrow cable between: ``python -m
 benchmarks.rates.transfers``.
 
-How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
+The time until the last worker's task has the file, compared with size / narrowest link; and how often the file has
 left the master and crossed the cable. From the master alone; between workers as the network is assumed, as `loopline
 network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is killed,
 stopped or cut off halfway, or sends wrong bytes or none from its start on; while the cable is halved halfway; or the
-master is killed once some worker has all: then it is told how long the next plan took. With ``--others``,
+master is killed once some worker has all: then the output has the time until the next plan. With ``--others``,
 libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different switches. With
 ``--files 4``, as many jobs at once, each with a file of its own for its share of the workers: then the time is the
-makespan.
-The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
+makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class Measured:
     right: int
     expected: int
     replanned_s: float | None = None  # from the fault to the next plan
-    lies: int = 0  # wrong pieces that somebody received
-    is_quarantined: bool = False  # whoever is at fault
+    lies: int = 0  # wrong pieces received
+    is_quarantined: bool = False  # the faulty worker is
 
 
 def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -> Measured:
-    """Run a grid once, with so many files."""
+    """Run a grid once, with ``count`` files."""
     folder = Path(tempfile.mkdtemp(prefix="lab"))
     try:
         files = [folder / f"large-{number}.bin" for number in range(count)]

@@ -41,7 +41,7 @@ SHOWN = {
 
 
 class InstantRunner:
-    """Tasks that need no time: what remains is the agent."""
+    """Tasks that need no time, so that only the agent's cost remains."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._post = next(each for each in arguments if callable(each) and each.__name__ == "post")

@@ -1,7 +1,7 @@
 """Start skew of gangs: the time between the first and the last member's beginning, by the one clock of this computer.
 
-Each member prints the time at which its first instruction runs, so that the making of its process is in it. Beside
-it, as a yardstick, as many processes that are made by one bare loop.
+Each member prints the time of its first instruction, so the start of its process is included. The yardstick is the
+same number of processes started by one bare loop.
 
     python benchmarks/worker/gang_start.py [--nodes 8] [--gangs 40] [--json]
 """

@@ -2,8 +2,8 @@
 
 A master and a worker with its default settings run on this computer, and a reporter, as each desktop starts one for a
 worker that is a service of the system: with an X server without a screen where Xvfb is installed, with a bus where
-dbus-daemon is. The worker is measured as it connects, then both are left in peace, and measured again. Beside them,
-in the same run, what bare Python takes.
+dbus-daemon is. The worker is measured as it connects; after a rest, both are measured again. The yardstick, in the
+same run, is bare Python.
 
     python benchmarks/worker/idle_agent.py [--seconds 30] [--json]
 """
@@ -47,7 +47,7 @@ sys.exit(main())
 
 @contextmanager
 def grid(folder: Path) -> Iterator[tuple[int, int]]:
-    """Process ids of the agent, once it is connected, and of the reporter, once it has told of its session.
+    """Process ids of the agent, once it is connected, and of the reporter, once it has reported its session.
 
     The agent has been started before: its computer's speed is known.
     """

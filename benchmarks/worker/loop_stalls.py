@@ -75,7 +75,7 @@ class Stalls:
 
 
 async def stalls(code: str, seconds: float) -> dict[str, Any]:
-    """Run a runaway for so long at most, measured once a second as the agent does."""
+    """Run a runaway task for at most ``seconds``, measured once a second as the agent does."""
     ended: list[str] = []
 
     def take_in(event: Event) -> None:

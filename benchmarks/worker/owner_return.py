@@ -2,8 +2,8 @@
 
 A real master, a real worker on two slots under a real X server without a screen, two tasks that do nothing but
 compute. In each round the mouse is moved by xdotool, and this program, not the worker, watches from outside when a
-task last had the processor: what it reports begins before xdotool is started and includes its few milliseconds. The
-worker's own figures are printed beside. Between two rounds, tasks run again. Needs Xvfb and xdotool.
+task last had the processor: its figure begins before xdotool is started and includes its few milliseconds. The
+worker's own figures are printed too. Between two rounds, tasks run again. Needs Xvfb and xdotool.
 
     python benchmarks/worker/owner_return.py [--full] [--rounds 3] [--json]
 """

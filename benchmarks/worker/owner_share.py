@@ -1,8 +1,7 @@
 """CPU share left to the owner of a busy computer, beside tasks on every core.
 
 Owner's programs that never rest, one to a core, against as many tasks that never rest: started by Loopline's own
-launcher, by ``nice -n 19 setsid``, which is what most grids do, and by nothing at all. 100 % is a computer on which
-tasks are not noticed.
+launcher, by ``nice -n 19 setsid`` as in most grids, and without any of this. 100 % means that tasks go unnoticed.
 
     python benchmarks/worker/owner_share.py [--seconds 5] [--json]
 """
@@ -81,7 +80,7 @@ def _hogs_below(pid: int) -> list[int]:
 
 
 async def share(tasks: Callable[[], Crowd], seconds: float) -> float:
-    """The owner's, of all that both crowds had; the owner's has a session of its own, as a desktop's has."""
+    """Return the owner's share of the CPU time of both crowds; the owner's has a session of its own, as on a desktop."""
     async with tasks() as theirs, plain(own_session=True) as owners:
         await asyncio.sleep(WARM_UP_S)
         before = _cpu_s(owners), _cpu_s(theirs)

@@ -52,7 +52,7 @@ QUOTA = Quota(memory_bytes=2**34, slots=2, processes=1024, scratch_bytes=2**33, 
 
 
 class Pool:
-    """Keeps so many attempts going, until each Run has had its Result."""
+    """Keeps a number of attempts running until each Run has its Result."""
 
     def __init__(self, folder: Path, task_group: TaskGroup, launcher: PosixLauncher) -> None:
         spool = Spool(folder / "spool", 2**30)

@@ -1,9 +1,9 @@
-"""The floor: the least that a durable master-worker system in Python does, and no more.
+"""The floor: the minimum of a durable master-worker system in Python.
 
-A master (asyncio, TCP, SQLite with synchronous=FULL) commits every submission and every result before it speaks of
-it; commits are in groups, at most one is in flight. Two workers, small processes of one slot each, hold a window of
+A master (asyncio, TCP, SQLite with synchronous=FULL) commits every submission and every result before it answers;
+commits are in groups, at most one is in flight. Two workers, small processes of one slot each, hold a window of
 tasks ahead. The client sends one submission and is pushed the results. There are no users, no leases, no policies, no
-limits, no restarts: whatever is built on such a design costs more.
+limits, no restarts: any real system of this design costs more.
 
     python floor.py processes|calls|one-process|one-call|start [--tasks N] [--silent]
 """
@@ -196,7 +196,7 @@ def system(kind: str, slots: int) -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as folder:
 
         def start(*arguments: str) -> subprocess.Popen[str]:
-            flags = [] if "COUNTS_INTO" in os.environ else ["-S"]  # what counts comes with site
+            flags = [] if "COUNTS_INTO" in os.environ else ["-S"]  # the counting module is loaded by site
             command = [sys.executable, *flags, __file__, *arguments]
             return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 

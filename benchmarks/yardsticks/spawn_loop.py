@@ -1,4 +1,4 @@
-"""The limit: a small Python process that does nothing but start processes, so many in flight, and wait for them.
+"""The limit: a small Python process that only starts processes, SLOTS at a time, and waits for them.
 
 python -I -S spawn_loop.py TASKS SLOTS [silent]     # once for each line on stdin, seconds on stdout
 """

@@ -1,7 +1,7 @@
 """Protocol of a yardstick: it reports that it is ready, and measures once for each line that it receives.
 
-Yardsticks are programs of their own, so that each is measured in processes of its own, and runs under whichever
-Python has what it needs. Nothing of Loopline is imported here.
+Yardsticks are separate programs, so that each is measured in processes of its own, and runs under a Python with its
+libraries. Nothing of Loopline is imported here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def increment(number: int) -> int:
 
 
 def run_line(_: int = 0) -> bytes:
-    """A process with what it prints. Without ``close_fds``, Python 3.11 starts it by posix_spawn."""
+    """Run a process and return its output. Without ``close_fds``, Python 3.11 starts it by posix_spawn."""
     return subprocess.run(LINE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, close_fds=False, check=True).stdout
 
 

@@ -1,8 +1,7 @@
 """Dask distributed: a scheduler and workers of one thread each, in processes of their own.
 
-``tuned``: one submission goes to the scheduler in batches of a thousand, workers are sent all that there is instead
-of what saturates them, and nobody steals. Tasks that are lost are computed again, but all is in memory: nothing of it
-survives the scheduler.
+``tuned``: one submission goes to the scheduler in batches of a thousand, workers are sent all tasks at once, and work
+stealing is off. Lost tasks are computed again, but everything is in memory and does not survive the scheduler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""huey on SQLite with fsync: what is submitted and what comes back is on disk before anybody is told.
+"""huey on SQLite with fsync: submissions and results are on disk before they are acknowledged.
 
 Two worker processes look for work after 1 ms at first, and after 10 ms at most; results are looked for every
 millisecond, many at a time. Its defaults are 100 ms and more.

@@ -1,9 +1,11 @@
-"""libtorrent: one file to many, each piece from anybody who has it. Run by the system's own Python, which has it.
+"""libtorrent: one file to many, each piece from any peer that has it. Run by the system's Python, which has
+libtorrent.
 
     with_libtorrent.py ADDRESS TORRENT FOLDER PEER...
 
-Without a TORRENT there, one is made of the file in FOLDER, and this is its seed. It ends when it is killed; what has
-the whole file says so on stdout. Peers are told to each other: no tracker, no search. TCP, which is quicker here.
+If TORRENT does not exist, it is made from the file in FOLDER, and this process is the seed. It ends when it is
+killed, and reports on stdout when it has the whole file. Peers get each other's addresses: no tracker, no search.
+TCP, which is quicker here.
 """
 
 import sys

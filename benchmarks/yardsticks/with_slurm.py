@@ -2,8 +2,8 @@
 
 python with_slurm.py KIND --variant array|steps
 
-Many tasks are either one array job, each of whose tasks is a job of its own and keeps its slot for a second; or, as
-is advised for short ones, steps (`srun`) of one job, as many at a time as it has slots. One task is an `srun`.
+Many tasks are either one array job, where each task is a job of its own and keeps its slot for a second; or, as is
+advised for short ones, steps (`srun`) of one job, as many at a time as it has slots. One task is an `srun`.
 Nothing is accounted for. Slurm answers a submission from memory, and writes its state down later, by a thread of its
 own.
 """

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from loopline.page_links import html_of
 from loopline.rest_client import RestClient
+from loopline.settings import check_may_submit
 from loopline_shared.rest.bodies import Submission, TaskResult
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
@@ -59,6 +60,7 @@ class AsyncClient(RestClient):
         from loopline.functions import calls as of_calls
         from loopline.functions.user_modules import UserModules
 
+        check_may_submit()
         chosen, pickle = of_calls.CallOptions(**options), of_calls.pickled(function)
         await of_calls.check_workers(self, chosen)
         arguments = [of_calls.pickled((tuple(call), {})) for call in calls]

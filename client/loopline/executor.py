@@ -25,6 +25,7 @@ from loopline.functions.initializer import Initializer
 from loopline.functions.loop_thread import LoopThread
 from loopline.functions.program_end import ends_with_program
 from loopline.page_links import html_of
+from loopline.settings import check_may_submit
 from loopline.transfer.package_list import PackageList, content_of
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import Requirements
@@ -134,6 +135,7 @@ class Executor(concurrent.futures.Executor):
         """
         from loopline.local.owned_grid import OwnedGrid  # which few programs need
 
+        check_may_submit()
         if options.get("detach"):
             raise ValueError("a local grid ends with its program: nobody could detach from it")
         grid = OwnedGrid(slots)
@@ -157,7 +159,7 @@ class Executor(concurrent.futures.Executor):
 
     # The interface of concurrent.futures.Executor
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
+    def submit(self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any) -> GridFuture[Answer]:
         """Call a function on the grid and return its future, as every executor does.
 
         An argument that is a future stands for its result: the call is sent once that is there, and fails as it does.
@@ -443,13 +445,8 @@ def _most_items(iterables: Sequence[Iterable[Any]]) -> int:
 
 
 def _check(max_workers: int | None, initializer: object, detach: bool, values: str, order: str) -> None:
-    """Raise ValueError or TypeError, in the words of the standard library; LooplineError in a call on a worker.
-
-    A call that waited for further calls would keep its slot from them, perhaps for ever.
-    """
-    if "_loopline_interpreter" in sys.__dict__:
-        message = "a call on a worker cannot have an Executor: return arguments, and submit those from your program"
-        raise LooplineError("in_a_call", message, "a call may use the pools of the standard library")
+    """Raise ValueError or TypeError, in the words of the standard library; LooplineError in a call on a worker."""
+    check_may_submit()
     if max_workers is not None and max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")
     if initializer is not None and not callable(initializer):

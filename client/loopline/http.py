@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import ssl
@@ -45,13 +46,15 @@ Model = TypeVar("Model", bound=BaseModel)
 class UnavailableError(Exception):
     """Raised when there is no usable answer this time.
 
-    ``may_have_acted``: the master may have carried out the request all the same.
+    ``may_have_acted``: the master may have carried out the request all the same. ``is_final``: another try at this
+    address will fail in the same way.
     """
 
-    def __init__(self, error: LooplineError, may_have_acted: bool) -> None:
+    def __init__(self, error: LooplineError, may_have_acted: bool, *, is_final: bool = False) -> None:
         super().__init__(error.message)
         self.error = error
         self.may_have_acted = may_have_acted
+        self.is_final = is_final
 
 
 class Backoff:
@@ -70,10 +73,10 @@ class Backoff:
         self._pause_s, self._left = FIRST_PAUSE_S, self._tries
 
     async def after(self, fault: UnavailableError) -> None:
-        """Pause before the next try. Raises the error of the fault if the pause would outlast the patience."""
+        """Pause before the next try. Raises the fault's error if it is final, or if patience would end first."""
         pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311
         self._left -= 1
-        if self._left <= 0 and time.monotonic() + pause_s > self._give_up:
+        if self._left <= 0 and (fault.is_final or time.monotonic() + pause_s > self._give_up):
             raise fault.error from fault
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         await asyncio.sleep(pause_s)
@@ -166,7 +169,7 @@ class Http:
             raise self._wrong_master(error) from error
         except _AWAY as error:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
-            raise UnavailableError(_unreachable(self.url, error), may_have_acted=was_sent) from error
+            raise _unreachable(self.url, error, may_have_acted=was_sent) from error
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
@@ -193,7 +196,7 @@ class Http:
         except aiohttp.ClientConnectorCertificateError as error:
             raise self._wrong_master(error) from error
         except _AWAY as error:
-            raise UnavailableError(_unreachable(self.url, error), may_have_acted=True) from error
+            raise _unreachable(self.url, error, may_have_acted=True) from error
 
     async def _ready(self) -> aiohttp.ClientSession:
         """Return the session. Raises LooplineError if the master does not show the CA that was named."""
@@ -235,6 +238,13 @@ def _trusting(ca: str) -> ssl.SSLContext:
         raise LooplineError("certificates", f"the CA of the master cannot be read: {error}", hint) from None
 
 
+_REFUSED = {
+    401: LooplineError("no_token", "this needs a valid token", _WHO, 401),
+    403: LooplineError("forbidden", "your token does not allow this", "ask an admin of this master", 403),
+}
+"""Errors for statuses of answers without a body, as answers to HEAD are."""
+
+
 def parse(answer: type[Model], body: bytes) -> Model:
     """Return the body as a model. Raises LooplineError if it is none."""
     try:
@@ -252,10 +262,10 @@ def _refusal(url: str, status: int, body: bytes) -> Exception:
     try:
         error = problem_error(Problem.model_validate_json(body))
     except ValidationError:
-        error = LooplineError(
+        error = _REFUSED.get(status, LooplineError(
             "unexpected_answer", f"{url} answered HTTP {status}, not as a Loopline master does",
             "check the address given by --master or LOOPLINE_MASTER", status,
-        )  # fmt: skip
+        ))  # fmt: skip
     return UnavailableError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
 
 
@@ -267,14 +277,29 @@ def problem_error(problem: Problem) -> LooplineError:
     return LooplineError(problem.code, message, hint, problem.status)
 
 
-def _unreachable(url: str, error: Exception) -> LooplineError:
+def _unreachable(url: str, error: Exception, *, may_have_acted: bool) -> UnavailableError:
     hint = "start one with `loopline master`, or give its address with --master or LOOPLINE_MASTER"
-    return LooplineError("unreachable", f"no master answers at {url}: {_reason(error)}", hint, 503)
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        message = f"a server answers at {url}, but not by TLS: {_reason(error)}"
+        no_tls = LooplineError("unreachable", message, f"if its master is not encrypted: http{url[5:]}", 503)
+        return UnavailableError(no_tls, may_have_acted, is_final=True)
+    is_forbidden = _number(error) in (errno.EACCES, errno.EPERM)
+    if is_forbidden:
+        hint = "tasks in a sandbox cannot connect to their own computer; elsewhere a firewall forbids it"
+    because = LooplineError("unreachable", f"no master answers at {url}: {_reason(error)}", hint, 503)
+    return UnavailableError(because, may_have_acted, is_final=is_forbidden)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, aiohttp.ClientConnectorError) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return str(error.os_error)
+    if number := _number(error):
+        return os.strerror(number)
     return str(error) or type(error).__name__
+
+
+def _number(error: Exception) -> int:
+    """Return the system's number of a failed connection; 0 if it has none."""
+    return max(0, error.errno or 0) if isinstance(error, aiohttp.ClientConnectorError) else 0

@@ -16,15 +16,17 @@ from typing import Any
 from uuid import uuid4
 
 from joblib import register_parallel_backend
+from joblib._parallel_backends import ThreadingBackend
 from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
 
 from loopline.executor import Executor
 from loopline.functions.futures import GridFuture
+from loopline.settings import is_in_a_call
 
 
 def register() -> None:
-    """Make ``backend="loopline"`` known to joblib."""
-    register_parallel_backend("loopline", Backend)
+    """Make ``backend="loopline"`` known to joblib. In a call on a worker it stands for threads of the call."""
+    register_parallel_backend("loopline", ThreadingBackend if is_in_a_call() else Backend)
 
 
 class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]

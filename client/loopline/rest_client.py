@@ -8,7 +8,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from loopline.http import ENDLESS, NO_HURRY, Http, Model, UnavailableError, parse
-from loopline.settings import ClientSettings
+from loopline.settings import ClientSettings, check_may_submit
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, Stream, TaskId, TaskState
 from loopline_shared.rest.access import (
@@ -35,6 +35,7 @@ from loopline_shared.rest.bodies import (
     HistorySubject,
     JobDetail,
     JobView,
+    LimitsView,
     MeasurementView,
     NetworkView,
     Page,
@@ -98,6 +99,7 @@ class RestClient:
         """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
         repeated. ``wait``: a moment longer, for the results if all are there by then.
         """
+        check_may_submit()
         headers = {"Idempotency-Key": uuid4().hex} | ({"Prefer": "wait=1"} if wait else {})
         return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
 
@@ -180,7 +182,7 @@ class RestClient:
     async def results(self, job: int, *, cursor: str = "", follow: bool = True) -> AsyncGenerator[TaskResult, None]:
         """Yield every task's result as it finishes, until the job is over.
 
-        Without ``follow``, yield the results that there are. ``cursor``: of the result after which to go on.
+        Without ``follow``, yield the results that there are. ``cursor``: the cursor of the last result that you have.
         """
         query = ({"cursor": cursor} if cursor else {}) | ({} if follow else {"follow": "false"})
         patience = self.http.patience()
@@ -258,9 +260,12 @@ class RestClient:
         more = {key: value for key, value in chosen.items() if value is not None}
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 
-    async def drain(self, worker: str, reason: str = "") -> WorkerView:
-        """Start nothing more on a worker; running tasks finish. ``reason``: one line, which users see."""
-        query = {"reason": reason} if reason else None
+    async def drain(self, worker: str, reason: str = "", *, now: bool = False) -> WorkerView:
+        """Start nothing more on a worker; running tasks finish, or are ended ``now`` and queued again.
+
+        ``reason``: one line, which users see.
+        """
+        query = {**({"reason": reason} if reason else {}), **({"now": "true"} if now else {})}
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain", params=query)
 
     async def undrain(self, worker: str) -> WorkerView:
@@ -272,7 +277,7 @@ class RestClient:
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/forget")
 
     async def network(self) -> NetworkView:
-        """Return the network as far as it is known, and what flows along it now."""
+        """Return the known network and its current flows."""
         return await self._get(NetworkView, "/network")
 
     async def measure_network(self) -> MeasurementView:
@@ -280,7 +285,7 @@ class RestClient:
         return await self.http.ask(MeasurementView, "POST", "/network/measure")
 
     async def passing(self) -> PassingReport:
-        """Return the audit of the order guarantee: how many jobs completed before one that they must not pass."""
+        """Audit the order guarantee: count the jobs that completed before a job that they must not pass."""
         return await self._get(PassingReport, "/passing")
 
     async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
@@ -299,8 +304,31 @@ class RestClient:
         """Give a user another share of the grid: all begin with 1."""
         return await self.http.ask(SharesView, "PUT", f"/shares/{quote(user, safe='')}", json={"share": share})
 
+    async def limits(self) -> LimitsView:
+        """Return the limits, with the units that each user holds."""
+        return await self._get(LimitsView, "/limits")
+
+    async def set_limit(
+        self, name: str, units: int, user: str | None = None, *, per_user: bool = False
+    ) -> LimitsView:
+        """Set a limit: for the whole grid, for one user, or for each user without one of their own."""
+        wish = {"units": units, "user": user, "per_user": per_user}
+        return await self.http.ask(LimitsView, "PUT", f"/limits/{quote(name, safe='')}", json=wish)
+
+    async def remove_limit(self, name: str, user: str | None = None, *, per_user: bool = False) -> LimitsView:
+        """Remove the limit for the whole grid, for one user, or for each user."""
+        query = {"user": user} if user else {"per_user": "true"} if per_user else None
+        return await self.http.ask(LimitsView, "DELETE", f"/limits/{quote(name, safe='')}", params=query)
+
+    async def limit_job(self, job: int, max_running: int | None) -> JobView:
+        """Change how many attempts of a job may run at once; None: unlimited."""
+        return await self.http.ask(JobView, "PATCH", f"/jobs/{job}", json={"max_running": max_running})
+
     async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
-        """List unused files, also those of jobs that ended so long ago; with ``delete``, remove them."""
+        """List unused files; with ``delete``, remove them.
+
+        ``older_than_s``: also list the files of jobs that ended at least this many seconds ago.
+        """
         wish = {"older_than_s": older_than_s, "delete": delete}
         return await self.http.ask(PruneReport, "POST", "/prune", json=wish, timeout=NO_HURRY)
 
@@ -325,7 +353,7 @@ class RestClient:
         return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json=wish)
 
     async def webhook_secret(self) -> str:
-        """Return the secret by which webhooks about your jobs are signed."""
+        """Return the secret that signs the webhooks about your jobs."""
         return (await self._get(WebhookSecret, "/webhook-secret")).secret
 
     async def revoke_token(self, token: str) -> TokenView:
@@ -337,7 +365,7 @@ class RestClient:
         return await self._get(EncryptionView, "/tls")
 
     async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
-        """Create a join token for so many computers."""
+        """Create a join token for ``uses`` computers, valid for ``expires_s`` seconds."""
         wish = {"uses": uses, "expires_s": expires_s}
         return await self.http.ask(JoinTokenCreated, "POST", "/join-tokens", repeat=False, json=wish)
 

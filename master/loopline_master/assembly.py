@@ -28,7 +28,7 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.history.summing import Summing
-from loopline_master.http.auth import Auth, Deeds
+from loopline_master.http.auth import AuditRecorder, Auth
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.output_search import OutputSearch
@@ -128,7 +128,7 @@ def _add_files(parts: Parts, kept: FileStore) -> None:
         whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
-        RetainedFiles(store, blobs, whole),
+        RetainedFiles(store, blobs, whole, settings.failed_outputs_days),
         Retention(store, blobs, settings, users),
     )
 
@@ -203,9 +203,9 @@ def _add_streams(parts: Parts) -> None:
         subscriptions=subscriptions,
         scheduler=parts[Scheduler],
         busy_time=parts[BusyTime],
-        deeds=(deeds := Deeds(store, parts[MasterSettings])),
+        audit=(audit := AuditRecorder(store, parts[MasterSettings])),
     )
-    parts.add(subscriptions, streams, stored, followed, output, auth, deeds, clients)
+    parts.add(subscriptions, streams, stored, followed, output, auth, audit, clients)
 
 
 def _add_notifier(parts: Parts) -> None:

@@ -26,7 +26,7 @@ from loopline_master.core.wings.transfers.carrier import NumberedRequest
 from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.store import Store, StoreBroken
 from loopline_master.store.past.clock import LEAD_S
-from loopline_master.store.queries.audit_log import Deed
+from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_master.timings import CLOCK_LOOK_EVERY_S, SAMPLE_EVERY_S, SUSPENDED_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 MAX_BATCH = 1_000
 ReplyFuture = asyncio.Future[Reply]
-Posted = tuple[Event, ReplyFuture, Deed | None]
+Posted = tuple[Event, ReplyFuture, AuditedAction | None]
 AfterStep = Callable[[Effects, float, float, int], None]
 """Called after each step, once frames and replies are queued: ``(effects, step_s, commit_s, inbox_length)``.
 ``step_s`` includes ``commit_s``.
@@ -81,30 +81,30 @@ class Engine:
         self._checkpointed: ReplyFuture | None = None  # a checkpoint was requested and is not on disk yet
         self._end: Exception | None = None
 
-    async def ask(self, event: Event, deed: Deed | None = None) -> Done | Submitted:
-        """Carry out a request: on return its effects are on disk, and so is ``deed``, its entry in the audit log.
+    async def ask(self, event: Event, action: AuditedAction | None = None) -> Done | Submitted:
+        """Carry out a request: on return its effects are on disk, and so is ``action``, its entry in the audit log.
 
         Raises LooplineError if it is declined.
         """
-        reply = await self.request(event, deed)
+        reply = await self.request(event, action)
         if isinstance(reply, Declined):
             raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
         return reply
 
-    async def request(self, event: Event, deed: Deed | None = None) -> Reply:
+    async def request(self, event: Event, action: AuditedAction | None = None) -> Reply:
         """Return the reply to a request once its effects are on disk; it is declined if too many are waiting."""
         if len(self._inbox) >= self._max_inbox:
             return Declined(503, "busy", f"{self._max_inbox:,} requests are waiting already", "try again in a moment")
-        return await self.post(event, deed)
+        return await self.post(event, action)
 
-    def post(self, event: Event, deed: Deed | None = None) -> ReplyFuture:
+    def post(self, event: Event, action: AuditedAction | None = None) -> ReplyFuture:
         """Queue an event that must be processed. The future resolves once its effects are on disk.
 
         A link that awaits the future before it reads more has at most one event in the inbox.
         """
         future = asyncio.get_running_loop().create_future()
         if self._end is None:
-            self._inbox.append((event, future, deed))
+            self._inbox.append((event, future, action))
             self._wake()
         else:
             _break(future, self._end)
@@ -273,14 +273,14 @@ def _deliver(effects: Effects, links: AssignSink) -> None:
         links.close(worker, session)
 
 
-def _done(taken: list[Posted], replies: list[Reply]) -> list[Deed]:
+def _done(taken: list[Posted], replies: list[Reply]) -> list[AuditedAction]:
     """Return the audit log entries of the requests that a step carried out; they are committed with it."""
-    deeds = []
-    for (_, _, deed), reply in zip(taken, replies, strict=True):
-        if deed and not isinstance(reply, Declined):
-            deed.is_noted, deed.on = True, str(reply.job) if isinstance(reply, Submitted) else deed.on
-            deeds.append(deed)
-    return deeds
+    actions = []
+    for (_, _, action), reply in zip(taken, replies, strict=True):
+        if action and not isinstance(reply, Declined):
+            action.is_noted, action.on = True, str(reply.job) if isinstance(reply, Submitted) else action.on
+            actions.append(action)
+    return actions
 
 
 def _stopping() -> LooplineError:

@@ -203,6 +203,10 @@ class MasterSettings(_SettingsBase):
         float | None,
         Field(ge=0, le=36500, description="for how many days files of ended jobs are kept; by default for ever"),
     ] = None
+    failed_outputs_days: Annotated[
+        float | None,
+        Field(ge=0, le=36500, description="for how many days outputs of failed attempts are kept; none: as others"),
+    ] = 30.0
     file_grace_s: Annotated[Period, Field(description="the age at which a file that no job names is removed")] = (
         7 * 86400.0
     )

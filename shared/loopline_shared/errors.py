@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class LooplineError(Exception):
         self.message = message
         self.hint = hint
         self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it without a call of ``__init__``, so that it passes through pools of processes."""
+        return type(self).__new__, (type(self), self.message), self.__dict__
 
 
 class ProtocolError(Exception):

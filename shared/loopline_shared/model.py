@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
 
-from loopline_shared.paths import RelativePath
+from loopline_shared.paths import MAX_PATH_CHARACTERS, RelativePath
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.task_metrics import Left
 
@@ -217,6 +217,18 @@ Slot = Annotated[int, Field(ge=0, le=65_536, exclude_if=not_)]  # from 1; 0: not
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
+Units = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Number of units of something countable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something countable that a worker offers to tasks, such as two licence dongles."""
+
+    name: Name
+    units: Units  # that tasks may hold at once
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Facts about a worker's computer, constant while the agent runs."""
@@ -247,6 +259,8 @@ class Facts:
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
     """Told from a copy of it by this; the same until the computer is started again. Empty: unknown."""
     transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
+    resources: Annotated[tuple[Resource, ...], Field(max_length=50)] = ()  # in the order of their names
+    fences: bool = False  # it ends commands that hold units of a limit if the master falls silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +387,35 @@ class InputFile:
     sha256: Sha256
     size_bytes: Count | None = None  # None: unknown here
     executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputLink:
+    """A symbolic link in a task's scratch folder."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    link: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=MAX_PATH_CHARACTERS,
+            pattern=r"^[^/\\\x00-\x1f\x7f][^\\\x00-\x1f\x7f]*$",
+            description="where it leads, relative to its own folder: ../data/x.csv",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFolder:
+    """An empty folder in a task's scratch folder. Other folders follow from the files in them."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    folder: Annotated[Literal[True], Field(description="always true")]
+
+
+StagedInput = InputFile | InputLink | InputFolder
 
 
 @dataclass(frozen=True, slots=True)

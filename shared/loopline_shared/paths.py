@@ -136,12 +136,13 @@ class PathTree:
     folders: frozenset[str] = frozenset()
 
 
-def tree_of(paths: Iterable[str], beside: PathTree = PathTree()) -> PathTree:
-    """Return the tree of these files. Raises ValueError if a path would be file and folder, also together with
-    ``beside``.
+def tree_of(paths: Iterable[str], empty: Iterable[str] = (), beside: PathTree = PathTree()) -> PathTree:
+    """Return the tree of these files and ``empty`` folders. Raises ValueError if a path would be file and folder,
+    also together with ``beside``.
     """
     files = frozenset(paths)
-    folders = {folder: path for path in files for folder in _folders_of(path)}
+    within = (*files, *(f"{folder}/" for folder in empty))
+    folders = {folder: path for path in within for folder in _folders_of(path)}
     for folder, path in folders.items():
         if folder in files or folder in beside.files:
             raise ValueError(f"{path!r} cannot be in {folder!r}, which is a file")
@@ -149,6 +150,19 @@ def tree_of(paths: Iterable[str], beside: PathTree = PathTree()) -> PathTree:
         if path in beside.folders:
             raise ValueError(f"{path!r} cannot be a file: others are in it")
     return PathTree(files, frozenset(folders))
+
+
+def stays_within(path: str, link: str) -> bool:
+    """True if a link with this path leads to a place of its own tree, as written."""
+    folders = path.split("/")[:-1]
+    for name in link.split("/"):
+        if name == ".." and not folders:
+            return False
+        if name == "..":
+            folders.pop()
+        elif name not in ("", "."):
+            folders.append(name)
+    return True
 
 
 def alike(paths: Iterable[str]) -> tuple[str, str] | None:

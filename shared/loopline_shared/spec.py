@@ -20,12 +20,16 @@ from loopline_shared.model import (
     FileName,
     Function,
     InputFile,
+    InputFolder,
+    InputLink,
     Name,
     PythonVersion,
     SharedFolder,
+    StagedInput,
+    Units,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import Pattern, RelativePath, tree_of
+from loopline_shared.paths import PathTree, Pattern, RelativePath, stays_within, tree_of
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.protocol.templates import unknown_name
 from loopline_shared.scalar import Exact, JobSize, Scalar, Size
@@ -141,18 +145,36 @@ class Input(Spec):
 
 
 def _input_kind(value: object) -> str:
-    return "file" if isinstance(value, dict | Input) else "name"
+    if isinstance(value, str):
+        return "name"
+    has = value if isinstance(value, dict) else {"link": isinstance(value, InputLink)}
+    if isinstance(value, InputFolder) or "folder" in has:
+        return "folder"
+    return "link" if has.get("link") else "file"
 
 
-Inputs = dict[RelativePath, Annotated[Annotated[Input, Tag("file")] | Annotated[FileName, Tag("name")],
+Inputs = dict[RelativePath, Annotated[Annotated[Input, Tag("file")] | Annotated[FileName, Tag("name")]
+                                      | Annotated[InputLink, Tag("link")] | Annotated[InputFolder, Tag("folder")],
                                       Discriminator(_input_kind)]]  # fmt: skip
-"""Files by their path in the scratch folder: ``"sha256:..."``, or an object with more details."""
+"""Inputs by their path in the scratch folder: ``"sha256:..."``, or an object: a file with more details, a link, or an
+empty folder."""
 
 
-def staged(inputs: Inputs) -> dict[str, InputFile]:
+def input_files(inputs: Inputs) -> dict[str, InputFile]:
+    """Return the files among the inputs in the form that workers receive."""
+    return {path: one for path, one in staged(inputs).items() if isinstance(one, InputFile)}
+
+
+def staged(inputs: Inputs) -> dict[str, StagedInput]:
     """Return the inputs in the form that workers receive."""
-    files = {path: one if isinstance(one, Input) else Input(file=one) for path, one in inputs.items()}
-    return {path: InputFile(one.file[len("sha256:") :], None, one.executable) for path, one in files.items()}
+    return {path: _staged(one) for path, one in inputs.items()}
+
+
+def _staged(one: Input | InputLink | InputFolder | str) -> StagedInput:
+    if isinstance(one, InputLink | InputFolder):
+        return one
+    one = one if isinstance(one, Input) else Input(file=one)
+    return InputFile(one.file[len("sha256:") :], None, one.executable)
 
 
 class OutputPattern(Spec):
@@ -189,9 +211,10 @@ def named_files(spec: JobSpec) -> set[str]:
     names |= (
         {spec.requires.software.packages} if spec.requires.software and spec.requires.software.packages else set()
     )
+    hashes = {name[len("sha256:") :] for name in names}
     for inputs in (spec.inputs, *(task.inputs for task in spec.tasks or ())):
-        names |= {one.file if isinstance(one, Input) else one for one in inputs.values()}
-    return {name[len("sha256:") :] for name in names}
+        hashes |= {file.sha256 for file in input_files(inputs).values()}
+    return hashes
 
 
 def _fresh(kind: Callable[[], Any]) -> Any:
@@ -210,6 +233,11 @@ class Requirements(Spec):
     python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
     folder: SharedFolder = Field(default="", description="that workers share, and in which commands run there")
     software: Software | None = Field(default=None, description="packages or an image that tasks run with")
+    needs: Annotated[
+        dict[Name, Units],
+        Field(max_length=10, description="units of limits (`loopline limit`) or of workers' resources that each task "
+              "holds while it may be running"),
+    ] = _fresh(dict)  # fmt: skip
 
 
 class Notify(Spec):
@@ -274,6 +302,18 @@ class JobSpec(Spec):
     nodes: Nodes = 1
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
+    retry_delay_s: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=86400,
+            allow_inf_nan=False,
+            description="from a task's failure to its next attempt; doubles with each failure, up to an hour",
+        ),
+    ] = None
+    max_running: Annotated[
+        int | None, Field(ge=1, le=MAX_TASKS, description="attempts of the job that may run at once")
+    ] = None
     max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     kill_after_s: Annotated[
@@ -314,10 +354,10 @@ class JobSpec(Spec):
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:
         if self.inputs or self.tasks:
-            common = tree_of(self.inputs)
+            common = _tree_of(self.inputs)
             for task in self.tasks or ():
                 if task.inputs:
-                    tree_of(task.inputs, beside=common)
+                    _tree_of(task.inputs, beside=common)
         return self
 
     @model_validator(mode="after")
@@ -342,8 +382,8 @@ class JobSpec(Spec):
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.nodes > 1:
-            has_function = self.function is not None
-            check_parallel(calls_function=has_function, quorum=self.quorum)
+            has_function, holds_units = self.function is not None, bool(self.requires.needs or self.max_running)
+            check_parallel(calls_function=has_function, quorum=self.quorum, holds_units=holds_units)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:
@@ -392,6 +432,15 @@ class JobSpec(Spec):
         """Return the document as a user would write it, without defaults."""
         document: dict[str, JsonValue] = self.model_dump(mode="json", exclude_defaults=True)
         return document
+
+
+def _tree_of(inputs: Inputs, beside: PathTree | None = None) -> PathTree:
+    """Return the tree of these inputs. Raises ValueError if it is none, or if a link leads out of it."""
+    for path, one in inputs.items():
+        if isinstance(one, InputLink) and not stays_within(path, one.link):
+            raise ValueError(f"the link {path!r} leads out of the scratch folder: {one.link}")
+    folders = {path for path, one in inputs.items() if isinstance(one, InputFolder)}
+    return tree_of(inputs.keys() - folders, folders, beside or PathTree())
 
 
 _INPUT_CHARACTERS = 130

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from loopline_shared.protocol.templates import Template, meant, names_in, unknown_name
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import JobSpec, Range, RowFile, Table, all_outputs, staged
+from loopline_shared.spec import JobSpec, Range, RowFile, Table, all_outputs, input_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Sweep:
         if self._of_file is None:  # read at the first question: few jobs are ever asked
             self._of_file = {}
             for number, task in enumerate(self._tasks or (), 1):
-                for file in staged(task.inputs).values():
+                for file in input_files(task.inputs).values():
                     self._of_file.setdefault(file.sha256, []).append(number)
         return self._of_file.get(sha256, ())
 

@@ -62,7 +62,7 @@ def _figure(chart: Chart) -> Any:
 
 
 def _colour(place: int, count: int) -> tuple[float, float, float]:
-    """Return a hue by order of arrival; the lightness alternates so that neighbouring jobs can be told apart."""
+    """Return a hue by order of arrival; the lightness alternates to distinguish neighbouring jobs."""
     return colorsys.hls_to_rgb(0.88 * place / max(1, count), (0.42, 0.58, 0.5)[place % 3], 0.68)
 
 

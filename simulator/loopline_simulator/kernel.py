@@ -25,7 +25,7 @@ class Kernel:
 
     def __init__(self, start: float = 0.0) -> None:
         self.now = start
-        self.events = 0  # calls made so far
+        self.events = 0  # calls made
         self._made = 0
         self._heap: list[tuple[float, int, Appointment]] = []
 

@@ -63,7 +63,7 @@ def on_dask(address: str) -> MakeExecutor:
 
 
 def on_grid(master: str | None = None) -> MakeExecutor:
-    """Run on a Loopline grid, by default the one that every client command uses."""
+    """Run on a Loopline grid; None: the grid of the client commands."""
     return lambda: _grid(master)
 
 

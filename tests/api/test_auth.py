@@ -21,7 +21,7 @@ from loopline_master.http.routes import all_operations
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
-from loopline_master.store.queries.audit_log import Deed
+from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_shared.errors import LooplineError
 from tests.api.bench import ROLES, Bench, running_master
 
@@ -201,7 +201,7 @@ async def test_audit_log_has_no_read_requests(master: Bench) -> None:
 
 
 async def test_audit_log_entry_is_in_the_commit_of_its_step(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def note_separately(action: Deed) -> None:
+    async def note_separately(action: AuditedAction) -> None:
         raise AssertionError(f"{action.did} was noted in a transaction of its own")
 
     monkeypatch.setattr(master.parts[Store].audit_log, "note", note_separately)
@@ -214,7 +214,7 @@ async def test_audit_log_entry_is_in_the_commit_of_its_step(master: Bench, monke
 
 async def test_old_entries_leave_the_audit_log(master: Bench) -> None:
     log = master.parts[Store].audit_log
-    first = Deed(1.0, "x", "user", token="", address="", did="first", on="", keep_s=10.0)
+    first = AuditedAction(1.0, "x", "user", token="", address="", did="first", on="", keep_s=10.0)
     await log.note(first)
     await log.note(replace(first, at=12.0, did="second"))
     assert [one.did for one in (await log.page(who="x")).items] == ["second"]
@@ -222,7 +222,7 @@ async def test_old_entries_leave_the_audit_log(master: Bench) -> None:
 
 async def test_old_audit_log_entries_are_deleted_in_small_batches(master: Bench) -> None:
     log = master.parts[Store].audit_log
-    action = Deed(1.0, "x", "user", token="", address="", did="old", on="", keep_s=10.0)
+    action = AuditedAction(1.0, "x", "user", token="", address="", did="old", on="", keep_s=10.0)
     for _ in range(102):
         await log.note(action)
     for left in (2, 0):

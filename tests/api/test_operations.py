@@ -41,7 +41,7 @@ async def test_master_has_all_parts_that_handlers_take(shared_master: Bench) -> 
 def test_missing_part_of_a_handler_is_named() -> None:
     (operation,) = routes
     operation.check_parts(Parts(Clockwork()))
-    with pytest.raises(AssertionError, match="with_clockwork takes Clockwork, of which the master has none"):
+    with pytest.raises(AssertionError, match="with_clockwork takes Clockwork, which the master does not have"):
         operation.check_parts(Parts())
     assert not operation.parameters, "injected arguments are not parameters of the request"
 

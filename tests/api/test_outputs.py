@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import sqlite3
 import time
 import zipfile
 from dataclasses import replace
@@ -107,6 +108,8 @@ async def test_inputs_that_differ_only_in_case_give_a_warning(master: Bench) -> 
     body = {"command": ["work"], "inputs": {"Data": file, "data": file}}
     answer = await master.ask("POST", "/jobs", json=body)
     assert any("Data and data are one file on Windows" in warning for warning in answer.body["warnings"])
+    preview = await master.ask("POST", "/jobs/preview", json=body)
+    assert any("Data and data are one file on Windows" in warning for warning in preview.body["warnings"])
 
 
 async def test_missing_function_is_named(master: Bench) -> None:
@@ -259,6 +262,28 @@ async def test_retention_follows_its_setting(tmp_path: Path) -> None:
         await until(lambda: _is_gone(master, job))
         answer = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")
         assert "retention_days = 0" in answer.body["detail"]
+
+
+async def test_outputs_of_failed_tasks_have_their_own_retention(tmp_path: Path) -> None:
+    async with running_master(tmp_path, failed_outputs_days=1.0) as master:
+        name, kept = await put(master, b"half a result"), await finished(master, {"x": "whole"})
+        job = await master.submit(outputs=["*"], max_attempts=1)
+
+        def fails(run: Run) -> Result:
+            return replace(leaving({"x": "half a result"})(run), outcome=Outcome.FAILED, exit_code=3)
+
+        async with master.worker(does=fails):
+            await until(lambda: _is_over(master, job))
+        age(master)
+        assert (await prune(master, delete=True))["files"] == 0
+        with sqlite3.connect(tmp_path / "loopline.db") as database:
+            database.execute("UPDATE attempts SET ended_at = ended_at - 100000")
+        assert (await prune(master, delete=True))["files"] == 1
+        answer = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")
+        assert (answer.status, answer.body["code"]) == (410, "removed")
+        assert "kept for 1 days (failed_outputs_days)" in answer.body["detail"]
+        assert (await master.ask("GET", f"/jobs/{kept}/tasks/1/outputs/x")).content == b"whole"
+        assert (await master.ask("HEAD", f"/files/{name}")).status == 404
 
 
 async def _is_gone(master: Bench, job: int) -> bool:

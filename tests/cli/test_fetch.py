@@ -23,7 +23,8 @@ def test_output_of_all_tasks_is_written_to_files(fake: FakeMaster, run: Run, tmp
     ran = run("fetch", "7", str(tmp_path / "new" / "folder"), "--json")
     assert ran.document | {"folder": ""} == {
         "job": 7, "folder": "", "fetched": 60, "outputs": 0, "logs": 60,
-        "present": 0, "bytes": 21 * 6 + 9 * 5, "unfinished": 0, "failed": 0
+        "present": 0, "bytes": 21 * 6 + 9 * 5, "unfinished": 0, "failed": 0,
+        "gone": 0, "why_gone": ""
     }  # fmt: skip
     for number in range(1, 31):
         file = tmp_path / "new" / "folder" / f"{number}.out"
@@ -84,6 +85,10 @@ def name_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def each(value: object, number: int) -> object:
+    return value[number - 1] if isinstance(value, list) else value
+
+
 def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **parameters: object) -> None:
     """Serve a job whose tasks have left these files, and printed nothing."""
     serve(fake, *numbers)
@@ -92,9 +97,10 @@ def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **
     items = [{"path": path, "sha256": name_of(data), "size_bytes": len(data)} for path, data in files.items()]
     for number in numbers:
         fake.on(f"GET /jobs/7/tasks/{number}/outputs", ok({"items": items}))
-        known = {name: value[number - 1] if isinstance(value, list) else value for name, value in parameters.items()}
-        detail = {**task(number).model_dump(mode="json"), "command": ["x"], "parameters": known, "attempts": []}
-        fake.on(f"GET /jobs/7/tasks/{number}", ok(detail))
+    if parameters:
+        known = [{name: each(value, number) for name, value in parameters.items()} for number in numbers]
+        listed = [task(number, parameters=its) for number, its in zip(numbers, known, strict=True)]
+        fake.on("GET /jobs/7/tasks", page(*listed))
     for data in files.values():
         fake.on(f"GET /files/{name_of(data)}", ok(data))
 
@@ -123,6 +129,21 @@ def test_outputs_of_failed_tasks_are_fetched_on_request(fake: FakeMaster, run: R
     assert "1 task failed: --failed also downloads what failed tasks have left" in ran.out
     assert not (tmp_path / "2").exists()
     assert run("fetch", "7", str(tmp_path), "--failed", "--json").document["fetched"] == len(CONTENT)
+    assert (tmp_path / "2" / "x.csv").read_bytes() == CONTENT["x.csv"]
+
+
+def test_removed_outputs_of_a_failed_task_do_not_stop_the_others(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1, 2)
+    fake.on("GET /jobs/7/tasks", page(task(1, TaskState.FAILED), task(2, TaskState.FAILED)))
+    gone = {"path": "gone", "sha256": "0" * 64, "size_bytes": 5}
+    fake.on("GET /jobs/7/tasks/1/outputs", ok({"items": [gone]}))
+    fake.on("GET /files/" + "0" * 64, refuse(404, "not_found", "no such file"))
+    fake.on(
+        "GET /jobs/7/tasks/1/outputs/gone", refuse(410, "removed", "outputs of failed tasks are kept for 30 days")
+    )
+    ran = run("fetch", "7", str(tmp_path), "--failed")
+    assert ran.code == 0, ran.err
+    assert "nothing of 1 failed task: outputs of failed tasks are kept for 30 days" in ran.out
     assert (tmp_path / "2" / "x.csv").read_bytes() == CONTENT["x.csv"]
 
 
@@ -183,6 +204,7 @@ def test_layout_of_parameters_names_folders(fake: FakeMaster, run: Run, tmp_path
     ran = run("fetch", "7", str(tmp_path / "other"), "--layout", "{lr}/")
     assert ran.code == 2
     assert "would both go to 0.1/" in ran.err
+    assert not any((tmp_path / "other").iterdir()), "nothing is downloaded before it is known where all of it goes"
     assert run("fetch", "7", str(tmp_path / "other"), "--layout", "../{lr}").code == 2
 
 

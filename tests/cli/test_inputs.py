@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from loopline.cli.submission import inputs as submitted_inputs
 from loopline_shared.rest.bodies import Submission
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok, refuse
@@ -159,6 +160,59 @@ def test_names_of_files_may_hold_an_equals_sign(files: Files, run: Run, tmp_path
     assert (ran.code, sorted(files.job["tasks"][0]["inputs"])) == (0, ["lr=1.in", "lr=1.txt"]), ran.err
 
 
+def test_refused_token_is_named_where_an_answer_has_no_body(
+    files: Files, fake: FakeMaster, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    name = files.expect(b"x")
+
+    async def refused(_: web.Request) -> web.Response:
+        return web.Response(status=401)
+
+    fake.on(f"HEAD /files/{name}", refused)
+    ran = run("submit", "--input", "x", "--", "cat", "x")
+    assert ran.code == 4
+    assert "this needs a valid token" in ran.err
+    assert "--token" in ran.err
+
+
+def test_script_with_line_ends_of_windows_gives_a_warning(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_bytes(b"#!/bin/sh\r\necho\r\n")
+    (tmp_path / "fine.sh").write_bytes(b"#!/bin/sh\necho\r\n")
+    for content in ("run.sh", "fine.sh"):
+        files.expect((tmp_path / content).read_bytes())
+    ran = run("submit", "--input", "run.sh", "--input", "fine.sh", "--", "./run.sh", "./fine.sh")
+    assert "warning: ./run.sh has line ends of Windows (CRLF)" in ran.err
+    assert "fine.sh" not in ran.err
+
+
+def test_job_file_names_a_file_for_each_task(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "wav").mkdir(parents=True)
+    for name in ("a", "b"):
+        (tmp_path / "jobs" / "wav" / f"{name}.wav").write_text(name)
+    job = tmp_path / "jobs" / "job.yaml"
+    job.write_text("command: convert {line}\nparameters: {line: [wav/a.wav, wav/b.wav]}\ninputs: ['{line}']\n")
+    expected = [{f"wav/{name}.wav": f"sha256:{files.expect(name.encode())}"} for name in ("a", "b")]
+    ran = run("submit", "--file", str(job))
+    assert ran.code == 0, ran.err
+    assert [task["inputs"] for task in files.job["tasks"]] == expected
+    assert "inputs" not in files.job
+
+
+def test_large_upload_is_announced_without_what_the_master_has(
+    files: Files, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitted_inputs, "LARGE_BYTES", 20)
+    for name, size in (("a", 30), ("b", 25), ("c", 3), ("here", 40)):
+        (tmp_path / name).write_bytes(name[:1].encode() * size)
+        files.expect(name[:1].encode() * size, None if name == "here" else 0)
+    words = [word for name in ("a", "b", "c", "here") for word in ("--input", name)]
+    ran = run("submit", *words, "--", "true")
+    assert ran.code == 0, ran.err
+    assert "uploading 3 files, 58 B; the largest: a (30 B), b (25 B), c (3 B)" in ran.err
+    assert "uploading" not in run("submit", "--input", "c", "--", "true").err
+
+
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
@@ -194,7 +248,8 @@ def test_folder_input_excludes_files_that_no_task_needs(files: Files, run: Run, 
     files.expect(b"x")
     ran = run("submit", "--input", ".", "--exclude", "data/old", "--exclude-from", "more", "--", "true")
     assert ran.code == 0, ran.err
-    assert sorted(files.job["inputs"]) == ["data/keep.log", "pi.py"]
+    assert sorted(files.job["inputs"]) == ["data/keep.log", "pi.py", "sub"]
+    assert files.job["inputs"]["sub"] == {"folder": True}
     assert "left out of the inputs: ./.#pi.py" in ran.err or "left out of the inputs: .#pi.py" in ran.err
     ran = run("submit", "--input", "build/", "--input", ".venv/pyvenv.cfg", "--", "true")
     assert sorted(files.job["inputs"]) == ["build/y", "pyvenv.cfg"], "a named file is sent"

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from loopline.transfer import input_trees
+from loopline.transfer.excluded import Exclusions
 from loopline.transfer.input_trees import find
 from loopline_shared.errors import LooplineError
+from loopline_shared.spec import JobSpec
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +61,23 @@ def test_executable_bit_is_kept(data: Path) -> None:
     assert found["data/x.csv"].size_bytes == len("data/x.csv")
 
 
-def test_links_within_a_folder_are_followed(data: Path) -> None:
+def test_links_within_a_folder_stay_links(data: Path) -> None:
     (data / "link.csv").symlink_to("sub/y.csv")
-    assert find(["data"])["data/link.csv"].size_bytes == len("data/sub/y.csv")
+    (data / "sub" / "up").symlink_to(data / "x.csv")
+    (data / "sub" / "back").symlink_to("../../data/sub")
+    (data / "to_sub").symlink_to("sub")
+    found = find(["data"])
+    links = {path: file.as_input() for path, file in found.items() if file.link}
+    assert links == {
+        "data/link.csv": {"link": "sub/y.csv"},
+        "data/sub/back": {"link": "."},
+        "data/sub/up": {"link": "../x.csv"},
+        "data/to_sub": {"link": "sub"},
+    }
+    assert JobSpec(command=["x"], inputs={**links, "data/sub/y.csv": f"sha256:{'a' * 64}"}).inputs
+
+
+def test_link_named_by_the_user_is_followed(data: Path) -> None:
     (data.parent / "named").symlink_to("data/x.csv")
     assert find(["named"])["named"].size_bytes == len("data/x.csv")  # a link named by the user is followed
 
@@ -71,9 +87,8 @@ def test_links_within_a_folder_are_followed(data: Path) -> None:
     [
         ("/etc/passwd", "leads out of"),
         ("../model.bin", "leads out of"),
-        ("sub", "a link to a folder"),
-        (".", "a link to a folder"),
         ("nowhere", "leads nowhere"),
+        ("link", "leads nowhere"),
     ],
 )
 def test_links_that_leave_the_folder_are_refused(data: Path, target: str, reason: str) -> None:
@@ -85,6 +100,37 @@ def test_links_that_leave_the_folder_are_refused(data: Path, target: str, reason
     assert refused.value.hint
 
 
+def test_links_that_leave_the_folder_are_followed_on_request(data: Path) -> None:
+    (data / "model").symlink_to("../model.bin")
+    (data / "more").symlink_to("../more")
+    with pytest.raises(LooplineError) as refused:
+        find(["data"])
+    assert "data/model, data/more are links that lead out of" in refused.value.message
+    assert "--follow-links" in refused.value.hint
+    found = find(["data"], follow_links=True)
+    assert found["data/model"].size_bytes == len("model.bin")
+    assert found["data/more/c=d.txt"].size_bytes == len("more/c=d.txt")
+    (data / "sub" / "around").symlink_to("../..")
+    with pytest.raises(LooplineError, match="data/sub/around is a link to a folder that it is in"):
+        find(["data"], follow_links=True)
+
+
+def test_link_to_an_excluded_file_is_left_out_with_it(data: Path) -> None:
+    (data / "link.csv").symlink_to("sub/y.csv")
+    exclusions = Exclusions(["sub/"])
+    assert sorted(find(["data"], exclusions=exclusions)) == ["data/.hidden/config", "data/x.csv"]
+    assert exclusions.left_out == ["data/sub/", "data/link.csv"]
+
+
+def test_empty_folders_are_inputs(data: Path) -> None:
+    (data / "out" / "plots").mkdir(parents=True)
+    found = find(["data", "data/out/plots=here"])
+    assert {path: file.as_input() for path, file in found.items() if file.is_folder} == {
+        "data/out/plots": {"folder": True},
+        "here": {"folder": True},
+    }
+
+
 def test_invalid_input_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(data.parent / "pipe")
     (data.parent / "empty").mkdir()
@@ -92,7 +138,6 @@ def test_invalid_input_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -
         (["none"], "there is no file or folder none"),
         (["e=f.txt"], "there is no file or folder e nor e=f.txt"),
         (["pipe"], "pipe is not a file"),
-        (["empty"], "has no files in it"),
         (["model.bin=../x"], "must not leave"),
         (["model.bin=/x"], "begins with /"),
         (["model.bin=x", "data/x.csv=x"], "would both be x"),
@@ -100,6 +145,8 @@ def test_invalid_input_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         with pytest.raises(LooplineError, match=reason):
             find(wanted)
+    with pytest.raises(LooplineError, match="has no files in it"):
+        find(["."], base=data.parent / "empty")
     monkeypatch.setattr(input_trees, "MAX_INPUTS", 2)
     with pytest.raises(LooplineError, match="more than 2 input files"):
         find(["data"])

@@ -99,9 +99,23 @@ def test_shares_are_parsed() -> None:
             values.count_or_share(wrong)
 
 
-def test_the_limit_of_a_slurm_array_is_explained() -> None:
-    with pytest.raises(ValueError, match=r"there is no limit such as Slurm's %.*write 1-10"):
-        values.array("1-10%2")
+def test_slurm_arrays_with_a_limit_are_parsed() -> None:
+    assert values.array("1-1000:2%10") == {"range": [1, 1000, 2]}
+    assert values.split_array("1-1000:2%10") == ("1-1000:2", 10)
+    assert values.split_array("1,3") == ("1,3", None)
+    with pytest.raises(ValueError, match="expected FIRST-LAST"):
+        values.array("1-10%")
+
+
+def test_needs_and_units_are_parsed() -> None:
+    assert [values.need(text) for text in ("matlab", "matlab=2")] == [("matlab", 1), ("matlab", 2)]
+    assert [values.units(text) for text in ("8", "0", "none")] == [8, 0, None]
+    for wrong in ("", "=2", "matlab=", "matlab=0", "matlab=x", "matlab=1.5"):
+        with pytest.raises(ValueError, match="expected NAME"):
+            values.need(wrong)
+    for wrong in ("", "-1", "1.5", "all"):
+        with pytest.raises(ValueError, match="expected a whole number"):
+            values.units(wrong)
 
 
 def test_arrays_are_parsed() -> None:

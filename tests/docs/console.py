@@ -1,4 +1,4 @@
-"""Reads the ``console`` blocks of a page: what is typed, and what comes of it."""
+"""Reads the ``console`` blocks of a page: commands and their output."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ _TYPED = re.compile(rf"^(?:{_PROGRAMS})(?:\s|=|\$|$)")
 
 
 def typed(page: Path) -> Iterator[list[str]]:
-    """Yield the command lines of each fenced block of a page: those after ``$ ``, or, where there is no such mark and
-    no language, the lines that begin with a program. A line that ends with a backslash goes on.
+    """Yield the command lines of each fenced block of a page: lines after ``$ ``, or, in a block without such marks
+    and without a language, lines that begin with a program. A backslash at the end continues a line.
     """
     for language, block in _FENCE.findall(page.read_text("utf-8")):
         if language not in ("", "console", "sh", "bash"):

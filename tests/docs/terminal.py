@@ -51,7 +51,7 @@ class Terminal:
             assert (line := missing(step, output)) is None, f"$ {step.command}\n{output}\n-- has no line: {line}"
 
     def run(self, command: str, seconds: float = 100.0) -> tuple[int, str]:
-        """Its exit code, and what it prints to stdout and stderr."""
+        """Return the exit code, and the output to stdout and stderr."""
         done = subprocess.run(
             ["sh", "-ec", command],
             cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=-2, timeout=seconds,

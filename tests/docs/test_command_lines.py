@@ -72,10 +72,10 @@ def files_of_the_reader(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """Somebody with a master and a worker, twelve jobs done, and the files that the pages name.
+    """A terminal with a master and a worker, twelve finished jobs, and the files that the pages name.
 
-    The last of these jobs has the three tasks of which pages speak. The programs are empty: to run one as a shell's
-    costs less than as Python's, and fails as well where a task does not find it.
+    The last of these jobs has the three tasks that the pages mention. The programs are empty shell scripts, which
+    start faster than Python and still fail if a task does not find them.
     """
     home = tmp_path_factory.mktemp("home")
     with terminal(home, starting("loopline"), python="sh") as one:
@@ -104,7 +104,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def wait_for_jobs(reader: Terminal) -> None:
-    """Wait until all jobs of earlier blocks are over: whoever submits another is warned if it is held behind them."""
+    """Wait until all jobs of earlier blocks are over, so that the next one is not held behind them with a warning."""
     with Client(reader.environment["LOOPLINE_MASTER"], reader.environment["TOKEN"]) as client:
         for view in client.jobs():
             if view.finished_at is None:

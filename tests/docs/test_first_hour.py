@@ -1,6 +1,4 @@
-"""A newcomer's first hour, typed into a terminal of 80 columns and 24 lines: tmux has the terminal, and keeps what
-it shows.
-"""
+"""A newcomer's first hour, typed into a terminal of 80 columns and 24 lines, which tmux runs and records."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ ESTIMATE = "import sys\nn = int(sys.argv[1])\nif n == 3: sys.exit('no estimate f
 
 
 class Screen:
-    """A terminal that somebody types into and reads."""
+    """A terminal in which the test types and reads."""
 
     def __init__(self, path: Path, environment: dict[str, str]) -> None:
         self._socket, self._environment, self._commands = str(path), environment, 0
@@ -47,7 +45,7 @@ class Screen:
         return shown[: shown.index(f"\n{end}")].rpartition(f"echo {end}\n")[2].strip("\n")
 
     def waits_for(self, pattern: str) -> str:
-        """Return all that the terminal shows or has scrolled away, once it matches."""
+        """Return the terminal's text, including lines scrolled away, once it matches."""
         until = time.monotonic() + WITHIN_S
         while not re.search(pattern, text := self._tmux("capture-pane", "-p", "-J", "-S", "-"), re.MULTILINE):
             assert time.monotonic() < until, f"waited in vain for {pattern!r}:\n{text}"
@@ -66,7 +64,7 @@ class Screen:
 
 @pytest.fixture
 def screens(tmp_path: Path) -> Iterator[tuple[Screen, Screen]]:
-    """Two terminals of one user, who has just installed Loopline."""
+    """Two terminals of one user after the installation of Loopline."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, words in (("loopline", "-m loopline"), ("python3", "")):

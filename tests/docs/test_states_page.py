@@ -1,4 +1,4 @@
-"""The diagrams in the docs are those that the scheduler runs by."""
+"""The diagrams in the docs agree with the scheduler's transition tables."""
 
 from __future__ import annotations
 

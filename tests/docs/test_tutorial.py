@@ -1,4 +1,4 @@
-"""The tutorial, done as it stands: a real master and a real worker, every command, what each of them prints.
+"""The tutorial, followed to the letter: a real master and a real worker, every command and its output.
 
 The grid is started as users start it; commands to it are forked (tests/warm.py).
 """
@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 
 
 @pytest.mark.timeout(300)  # a whole page of real starts: half a minute alone, two on a slow computer beside the suite
-def test_every_step_comes_to_what_the_page_says(tmp_path: Path) -> None:
+def test_every_step_has_the_output_on_the_page(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with terminal(tmp_path, starting("loopline"), (sys.executable, "-m", "loopline")) as one:
         for step in steps(DOCS / "tutorial.md"):

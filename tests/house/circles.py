@@ -27,7 +27,7 @@ def circles(graph: Graph) -> list[str]:
 
 
 def _circle(graph: Graph) -> list[str]:
-    """Return one circle, each file before the one that it imports; empty if there is none."""
+    """Return one circle, each file before its import; empty without circles."""
     try:
         graphlib.TopologicalSorter({file: sorted(needs) for file, needs in sorted(graph.items())}).prepare()
     except graphlib.CycleError as error:

@@ -1,4 +1,4 @@
-"""The production code as the rules of the house see it: each file parsed once, and faults told with their place."""
+"""The production code for the house rules: each file parsed once, and faults reported with their place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = {
     "loopline_simulator": "simulator",
     "loopline_migrations": "migrations",
 }
-"""Each import package, and the source root in which it stands."""
+"""Source root of each import package."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -88,7 +88,7 @@ def is_migration(source: Source) -> bool:
 
 
 def refuse(faults: Iterable[str], remedy: str) -> None:
-    """Fail with one line for each fault, and what to do about them."""
+    """Fail with one line for each fault, and the remedy."""
     found = sorted(faults)
     assert not found, f"{len(found)} to mend. {remedy}\n" + "\n".join(found)
 

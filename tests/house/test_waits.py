@@ -36,7 +36,7 @@ def test_sleeps_say_why() -> None:
     refuse(found, "Wait for a fact (tests/live/grid.py, wait_for), or say in a comment on that line why it sleeps.")
 
 
-def test_what_is_left_to_make_test_full_is_there() -> None:
+def test_files_left_to_make_test_full_exist() -> None:
     known = tracked()
     lost = [path for path in FILES if not any(one.startswith(path) for one in known)]
     for test in TESTS:

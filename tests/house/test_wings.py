@@ -11,7 +11,7 @@ _WING = re.compile(r"master/loopline_master/core/wings/(\w+)/")
 
 
 def test_no_wing_imports_another_one() -> None:
-    """Not for types either: what one wing needs of another goes through the kernel's door."""
+    """Not even for types: wings use one another only through the kernel's door."""
     faults = [
         f"{file} imports {needed}: ask through kernel/door/mechanism.py"
         for file, needs in imports(sources(), late=True).items()

@@ -14,9 +14,9 @@ from tests.house.sources import ROOT, Source, is_migration, refuse, sources, tra
 
 GLOSSARY = ROOT / "docs" / "design" / "glossary.md"
 CORES = ("master/loopline_master/core/", "worker/loopline_worker/core/", "shared/loopline_shared/protocol/")
-"""The two machines and what they say to one another: the names that a newcomer must learn before any other."""
+"""The two machines and their messages: the names that a newcomer must learn first."""
 ROOMS = ("master/loopline_master", "master/loopline_master/core", "worker/loopline_worker")
-"""Where each folder and file must be explained: elsewhere a name says enough to whoever has found the room."""
+"""Folders whose entries must all be explained; elsewhere names say enough."""
 NAMED_BY_VERBS = {
     "events.py",
     "kernel_events.py",
@@ -77,7 +77,7 @@ GIVEN_UP = {
 
 
 VAGUE = {"take", "take_back"}
-"""Names of functions that were given to a score of different deeds: say which."""
+"""Function names too vague to say what is done."""
 
 
 def parts(name: str) -> list[str]:
@@ -86,7 +86,7 @@ def parts(name: str) -> list[str]:
 
 
 def forms(word: str) -> set[str]:
-    """Return the word and what may be its singular."""
+    """Return the word and its possible singulars."""
     return {word, word.removesuffix("s"), word.removesuffix("es"), re.sub("ies$", "y", word)}
 
 
@@ -105,7 +105,7 @@ def documented() -> frozenset[str]:
 
 
 def glossary() -> set[str]:
-    rows = re.findall(r"^\| ([^|]+?) +\|", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(r"^- \*\*(.+?)\*\*", GLOSSARY.read_text("utf-8"), re.MULTILINE)
     return {word for row in rows for word in re.findall(r"[a-z0-9]+", row.lower())}
 
 
@@ -132,7 +132,7 @@ def test_words_that_were_given_up_are_in_no_name() -> None:
     refuse(faults, "Use the field's word.")
 
 
-def test_no_function_has_a_name_that_fits_any_deed() -> None:
+def test_no_function_has_a_vague_name() -> None:
     faults = [
         f"{source.path}:{function.lineno}: {function.name}"
         for source in sources()
@@ -149,7 +149,7 @@ def test_the_noun_of_a_name_in_the_cores_is_in_the_glossary_or_ordinary() -> Non
 
 
 @pytest.mark.parametrize("inside", ROOMS)
-def test_the_architecture_page_says_what_each_room_is_for(inside: str) -> None:
+def test_architecture_page_explains_each_room(inside: str) -> None:
     page = (ROOT / "docs" / "design" / "architecture.md").read_text("utf-8")
     rooms = {Path(path).relative_to(inside).parts[0] for path in tracked() if Path(path).is_relative_to(inside)}
     named = {

@@ -49,7 +49,7 @@ async def test_reader_is_notified_when_another_attempt_continues(forgetful_grid:
     assert await until(pieces, b"ant\n") == b"on ant\n"
     await grid.kill_worker("ant")
     await grid.start_worker("bee")
-    assert await until(pieces, b"on bee\n") == b"\n--- attempt 2 on bee goes on, from its beginning ---\non bee\n"
+    assert await until(pieces, b"on bee\n") == b"\n--- attempt 2 on bee continues, from its beginning ---\non bee\n"
     gate.open()
     assert await rest(pieces) == b""
     assert await rest(grid.client().output(TaskId(job, 1), "stderr", follow=True)) == b"done\n"

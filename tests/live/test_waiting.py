@@ -156,16 +156,16 @@ async def test_waiting_tasks_run_elsewhere_when_the_owner_returns(grid: Grid) ->
         assert (await grid.ended(job)).state is JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("deed", ["drain", "pause"])
-async def test_drain_and_pause_retract_waiting_tasks(grid: Grid, deed: str) -> None:
+@pytest.mark.parametrize("action", ["drain", "pause"])
+async def test_drain_and_pause_retract_waiting_tasks(grid: Grid, action: str) -> None:
     gate = grid.gate()
     await grid.start_worker("ant")
     job = await grid.submit(f"{gate.wait}", tasks=3, size=0.03, max_replicas=1)
     await queued(grid, "ant", 2)
     client = grid.client()
-    await (client.drain("ant") if deed == "drain" else client.pause(job))
+    await (client.drain("ant") if action == "drain" else client.pause(job))
     await grid.attempts_when("two to be dropped", job, lambda all_: sum(a.state == "cancelled" for a in all_) == 2)
-    await (client.undrain("ant") if deed == "drain" else client.resume(job))
+    await (client.undrain("ant") if action == "drain" else client.resume(job))
     gate.open()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
 

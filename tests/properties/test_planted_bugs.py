@@ -1,4 +1,4 @@
-"""The world machine must be able to fail: each bug planted here, one that has bitten real schedulers, is caught."""
+"""The world machine must be able to fail: it catches each bug planted here, all known from real schedulers."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS = [
 ]
 BUGS_OF_GANGS = [a_gang_begins_before_all_are_ready, a_gang_runs_on_without_a_lost_member]
 BUGS_OF_PROMISES = [
-    pytest.param(tasks_go_before_promises_whatever_their_limits, marks=pytest.mark.campaign),  # told as a story below
+    pytest.param(tasks_go_before_promises_whatever_their_limits, marks=pytest.mark.campaign),  # an example below
     pytest.param(a_broken_promise_is_told_to_nobody, marks=pytest.mark.campaign),
     pytest.param(what_is_left_of_a_pass_is_forgotten_by_a_restart, marks=pytest.mark.campaign),
 ]

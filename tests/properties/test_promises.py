@@ -60,7 +60,7 @@ class PunctualWorld(World):
                     self.deliver_down(name)
 
     def _run_on(self, machine: Machine) -> None:
-        """Have a second pass for all that runs on a machine; end what is over, or has reached its limit."""
+        """Let a second pass on a machine; end attempts that are done or have reached their limit."""
         for attempt in [one for one in machine.processes if not machine.stands_still(one)]:
             self.ran[attempt] = ran = self.ran.get(attempt, 0) + 1
             spec = self.store.jobs[attempt.job].spec
@@ -176,7 +176,7 @@ def test_a_lease_that_ended_while_the_master_was_away_breaks_no_promise() -> Non
 
 
 def test_the_next_task_of_a_gang_job_begins_when_its_workers_are_free() -> None:
-    """Also if a coarse scan has skipped the time at which they were expected to be, and nothing ended sooner."""
+    """Even if a coarse scan has skipped the time when they were expected to be free, and nothing ended sooner."""
     story = PromisesMachine()
     story.build(
         "cyclic", Order.HOLD, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, single="hold", disturbed=False

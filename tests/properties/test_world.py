@@ -23,7 +23,7 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes, limit_s, session: JobSpec(
+    lambda count, size, replicas, tries, label, quorum, budget, name, nodes, limit_s, session, delay, most: JobSpec(
         name=name,
         session=session,
         timeout_s=limit_s,
@@ -32,9 +32,11 @@ specs = st.builds(
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=size,
         max_replicas=None if quorum and nodes == 1 and replicas == 1 else replicas,
-        max_attempts=attempts,
+        max_attempts=tries,
+        retry_delay_s=delay,
         quorum=None if label or nodes > 1 else quorum,
         replica_budget_s=budget,
+        max_running=most if nodes == 1 else None,
         requires=Requirements(labels=[label] if label else []),
     ),
     st.integers(1, 4),
@@ -48,6 +50,8 @@ specs = st.builds(
     st.sampled_from([1, 1, 1, 2, 3]),
     st.sampled_from([None, None, 2.0, 40.0]),
     st.sampled_from([None, None, None, "s", "t"]),
+    st.sampled_from([None, None, None, 4.0]),
+    st.sampled_from([None, None, None, 1, 2]),
 )
 
 
@@ -272,7 +276,7 @@ class WorldMachine(RuleBasedStateMachine):
                 own.blame(file, fault, lives)
             if gives_up:
                 own.fetching.pop(file, None)
-        self.world.let_files_come(name, int(share * SIZE_BYTES))
+        self.world.receive_files(name, int(share * SIZE_BYTES))
         if answers:
             self.world.planner_answers()
             self.world.master_steps(crash)

@@ -1,4 +1,4 @@
-"""The full world, driven verb by verb, and brought to its end: whatever happened to it, all is well once it heals."""
+"""The full world, driven verb by verb, and brought to its end: after any faults, it recovers once they stop."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class World(GridWorld):
         self.check_the_end()
         self.check_files_came()
 
-    def let_files_come(self, name: str, count: int) -> None:
-        """Have bytes come of all files that a machine fetches, and is not told to wait for."""
+    def receive_files(self, name: str, count: int) -> None:
+        """Receive bytes of all files that a machine fetches and need not wait for."""
         files = self.machines[name].files
         for file in list(files.fetching):
             order = files.orders.get(file)
             assert order is None or name not in [source.worker for source in order.sources]
             if order is not None and not order.waits:
-                files.come(file, count)
+                files.receive(file, count)
 
     def check_files_came(self) -> None:
         """Nobody waits for ever, and nothing is planned when all is there."""
@@ -60,7 +60,7 @@ class World(GridWorld):
                 self.connect(name)
             for attempt in list(machine.processes)[:1]:
                 machine.end(attempt, Outcome.SUCCEEDED)
-            self.let_files_come(name, SIZE_BYTES)
+            self.receive_files(name, SIZE_BYTES)
             machine.report()
             while machine.link is not None and machine.link.up:
                 self.deliver_up(name)

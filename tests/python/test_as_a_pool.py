@@ -55,7 +55,7 @@ class Thing:
 
 
 @pytest.mark.parametrize(("count", "chunk"), [(20, 1), (20, 7), (1100, None)])
-def test_a_map_lets_go_of_what_was_taken(executor: loopline.Executor, count: int, chunk: int | None) -> None:
+def test_map_releases_consumed_results(executor: loopline.Executor, count: int, chunk: int | None) -> None:
     watched = []
     for thing in executor.map(lambda _: Thing(), range(count), chunksize=chunk):
         watched.append(weakref.ref(thing))
@@ -66,7 +66,7 @@ def test_a_map_lets_go_of_what_was_taken(executor: loopline.Executor, count: int
     assert len(watched) == count
 
 
-def test_a_map_is_let_go_of_before_its_job_is_over(
+def test_abandoned_map_is_released_before_its_job_ends(
     executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
 ) -> None:
     grid.holds, grid.makes_tasks = True, 2
@@ -78,7 +78,7 @@ def test_a_map_is_let_go_of_before_its_job_is_over(
     until(lambda: [one() for one in taken] == [None, None])
 
 
-def test_running_is_what_a_worker_has_a_slot_for(
+def test_future_is_running_when_its_call_has_a_slot(
     executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
 ) -> None:
     grid.holds = True
@@ -174,7 +174,7 @@ def test_as_many_tasks_at_a_time_as_there_may_be_workers(grid: SmallGrid, finish
         assert list(values) == [5, 4, 3, 2, 1]
 
 
-def test_what_waits_for_a_worker_is_cancelled_at_shutdown(grid: SmallGrid, finish: Callable[[int], None]) -> None:
+def test_waiting_call_is_cancelled_at_shutdown(grid: SmallGrid, finish: Callable[[int], None]) -> None:
     grid.holds = True
     executor = loopline.Executor(grid.url, "t", max_workers=1)
     futures = executor._map(abs, [(-number,) for number in range(3)], 1)[0]
@@ -249,7 +249,7 @@ def test_an_endless_map_is_refused_without_a_buffer(
 
 
 @pytest.mark.parametrize("echo", [True, False, None])
-def test_what_a_call_prints_is_printed_before_its_result_is_there(
+def test_output_of_a_call_is_printed_before_its_result_arrives(
     grid: SmallGrid, capfd: pytest.CaptureFixture[str], echo: bool | None
 ) -> None:
     grid.output = {"stdout": b"hello\n", "stderr": b"\xff" * 70_000}
@@ -350,7 +350,7 @@ def test_a_forked_child_says_nothing_of_its_parents_calls(grid: SmallGrid) -> No
     assert program.returncode == 0, out
 
 
-def test_what_makes_no_sense_is_refused_at_once() -> None:
+def test_invalid_arguments_are_refused_at_once() -> None:
     for number in (0, -1):
         with pytest.raises(ValueError, match="max_workers must be greater than 0"):
             loopline.Executor(max_workers=number)
@@ -457,7 +457,7 @@ VALUE = cloudpickle.dumps((b"a value of", "two parts", "or three"))
 
 
 @pytest.mark.parametrize("content", [b"", VALUE, VALUE[:-9], cloudpickle.dumps(1), None])
-def test_a_call_that_failed_is_told_as_what_failed_whatever_it_left_of_its_value(content: bytes | None) -> None:
+def test_failed_call_is_reported_as_failed_even_if_it_left_a_value(content: bytes | None) -> None:
     reason = "cannot read the arguments, or write the result: [Errno 28] No space left on device"
     end = TaskEnd(1, TaskState.FAILED, "w", exit_code=1, reason=reason, value=None)
     value, error = outcome_of(TaskId(3, 1), end, content)
@@ -466,7 +466,7 @@ def test_a_call_that_failed_is_told_as_what_failed_whatever_it_left_of_its_value
     assert str(error).startswith(f"task 3.1 failed on w: {reason}")
 
 
-def test_a_value_that_cannot_be_read_is_told_as_that() -> None:
+def test_unreadable_value_is_reported_as_unreadable() -> None:
     end = TaskEnd(1, TaskState.SUCCEEDED, "w", exit_code=0, reason="", value=None)
     _, error = outcome_of(TaskId(3, 1), end, VALUE[:-9])
     assert "cannot be unpickled here" in str(error)

@@ -1,4 +1,4 @@
-"""The link on which calls are submitted: what is said on it keeps its order."""
+"""The link for submitting calls: its messages keep their order."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Socket:
         self.sent.append((message.number, message.job.name))
 
 
-async def test_what_was_said_before_is_sent_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job is submitted just after a new link began, whose sendings of what waited have not run yet."""
+async def test_earlier_messages_are_sent_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is submitted just after a new link began, before the link has sent its waiting messages."""
     monkeypatch.setattr(CallLink, "_open", lambda link: None)
     link, socket, listener = CallLink(cast("Any", None)), Socket(), cast("Any", None)
     await link.submit(JobSpec(name="waited", command=["true"]), listener)

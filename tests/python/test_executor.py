@@ -179,7 +179,7 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
     [
         ([1e-6], 2, 10, 250),  # fewest tasks
         ([1e-6], 1000, 10, 13),  # several for each slot
-        ([0.005, 0.005, 3.0], 2, 10, 20),  # as long as a task should take; one that imports something tells nothing
+        ([0.005, 0.005, 3.0], 2, 10, 20),  # target time of a task; the first call may include imports and is ignored
         ([10.0], 2, 10, 1),
         ([], 2, 10, 1),  # nothing is known
         ([1e-6], 2, 1_000, 3),  # their arguments travel with the task
@@ -252,7 +252,7 @@ def test_a_map_that_is_given_up_before_it_is_sent_never_is(
     executor: loopline.Executor, grid: SmallGrid, chunk: int | None
 ) -> None:
     is_given_up = threading.Event()
-    executor._loop_thread.loop.call_soon_threadsafe(is_given_up.wait)  # the executor's loop stands still
+    executor._loop_thread.loop.call_soon_threadsafe(is_given_up.wait)  # blocks the executor's loop
     with pytest.raises(TimeoutError):
         next(executor.map(abs, range(2000), chunksize=chunk, timeout=0))
     is_given_up.set()
@@ -260,7 +260,7 @@ def test_a_map_that_is_given_up_before_it_is_sent_never_is(
     assert grid.jobs == {}
 
 
-def test_what_is_wrong_with_a_long_map_is_raised_and_no_more_is_said_of_it(
+def test_error_in_a_long_map_is_raised_once(
     executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(grid, "_refusal", lambda number, spec: Refusal(number, 422, "invalid", "it is too much"))
@@ -306,7 +306,7 @@ def test_a_function_that_the_master_did_away_with_is_brought_again(
     assert executor.submit(abs, -2).result(10) == 2
 
 
-def test_what_a_lost_link_brought_is_not_asked_for_again(
+def test_results_of_a_lost_link_are_not_requested_again(
     small: tuple[SmallGrid, asyncio.AbstractEventLoop], executor: loopline.Executor, finish: Callable[[int], None]
 ) -> None:
     grid, loop = small
@@ -350,7 +350,7 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
 
 
 @pytest.mark.parametrize("code", [1002, 1009])
-def test_what_the_master_hangs_up_at_is_not_sent_for_ever(
+def test_message_that_closes_the_link_is_not_sent_forever(
     executor: loopline.Executor, grid: SmallGrid, code: int
 ) -> None:
     grid.closes_with = code
@@ -388,7 +388,7 @@ def test_a_traceback_shows_the_lines_of_files_that_the_worker_has_not(tmp_path: 
     assert with_source(theirs + lost + frame + end) == f"{theirs}{lost}{frame}    return 1 / 0\n{end}"
 
 
-def test_what_cannot_be_pickled_is_the_futures_error(executor: loopline.Executor) -> None:
+def test_pickling_error_is_set_on_the_future(executor: loopline.Executor) -> None:
     with pytest.raises(TypeError, match="pickle"):
         executor.submit(print, threading.Lock()).result(10)
 
@@ -415,7 +415,7 @@ def test_results_come_as_they_are_ready(
     assert slow.result(10) == 1
 
 
-def test_the_job_is_cancelled_once_nobody_wants_any_of_it(executor: loopline.Executor, grid: SmallGrid) -> None:
+def test_job_is_cancelled_when_none_of_its_futures_is_wanted(executor: loopline.Executor, grid: SmallGrid) -> None:
     grid.holds = True
     futures = executor._map(abs, [(number,) for number in range(3)], 1)[0]  # one job, however busy this computer
     until(lambda: all(future.task for future in futures))
@@ -431,7 +431,7 @@ def test_the_job_is_cancelled_once_nobody_wants_any_of_it(executor: loopline.Exe
 def test_a_map_that_is_not_taken_to_its_end_is_cancelled(executor: loopline.Executor, grid: SmallGrid) -> None:
     grid.holds = True
     results = executor.map(abs, range(3), timeout=0.1)
-    until(lambda: "submit" in grid.asked)  # what is given up before is never sent
+    until(lambda: "submit" in grid.asked)  # a cancelled call is never sent
     with pytest.raises(TimeoutError):
         list(results)
     until(lambda: "POST /jobs/1/cancel" in grid.asked)
@@ -449,7 +449,7 @@ def test_a_call_that_is_cancelled_before_it_is_sent_never_is(grid: SmallGrid) ->
     assert [len(job.calls) for job in grid.jobs.values()] == [1, 1]
 
 
-def test_what_somebody_else_cancels_is_an_error(executor: loopline.Executor, grid: SmallGrid) -> None:
+def test_cancellation_by_another_client_is_an_error(executor: loopline.Executor, grid: SmallGrid) -> None:
     grid.holds = True
     future = executor.submit(abs, -1)
     until(lambda: future.task)
@@ -470,9 +470,7 @@ def test_attaching_to_a_job_by_its_number(grid: SmallGrid, finish: Callable[[int
             assert [future.result(10) for future in again] == list(values) == [0, 1, 2, 3]
 
 
-def test_attaching_to_a_job_of_ones_own_leaves_it_to_whoever_made_it_too(
-    grid: SmallGrid, finish: Callable[[int], None]
-) -> None:
+def test_attached_own_job_stays_open_for_its_creator(grid: SmallGrid, finish: Callable[[int], None]) -> None:
     grid.holds = True
     with loopline.Executor(grid.url, "t") as executor:
         future = executor.submit(abs, -1)
@@ -493,7 +491,7 @@ def test_shut_down(grid: SmallGrid) -> None:
     executor.shutdown()  # again does nothing
 
 
-def test_what_is_cancelled_on_its_way_to_the_master_is_cancelled_there(grid: SmallGrid) -> None:
+def test_call_cancelled_while_being_sent_is_cancelled_at_the_master(grid: SmallGrid) -> None:
     grid.holds = True
     executor = loopline.Executor(grid.url, "t")
     executor.map(abs, range(3))

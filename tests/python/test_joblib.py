@@ -45,7 +45,7 @@ def test_the_number_of_jobs_is_that_of_the_slots_unless_it_is_given(grid: SmallG
         joblib.effective_n_jobs(0)
 
 
-def test_what_a_call_has_in_parallel_stays_with_the_call(grid: SmallGrid, backend: str) -> None:
+def test_nested_parallel_calls_stay_within_their_call(grid: SmallGrid, backend: str) -> None:
     """If calls waited for slots to make calls of their own, they could hold all slots for ever."""
 
     def nested(number: int) -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""Plain values: what is data is read, and nothing that a pickle names is looked up."""
+"""Plain values: data is read, and no name in a pickle is resolved."""
 
 from __future__ import annotations
 

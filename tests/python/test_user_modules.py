@@ -1,4 +1,4 @@
-"""A user's own modules go to workers with the calls that import them, and what is installed does not."""
+"""A user's own modules go to workers with the calls that import them; installed packages do not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def on_a_worker(pickle: bytes, tmp_path: Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
 
 
-def test_a_function_brings_its_module_and_what_that_imports(folder: Path, tmp_path: Path) -> None:
+def test_function_brings_its_module_and_its_imports(folder: Path, tmp_path: Path) -> None:
     import users_own  # type: ignore[import-not-found]
 
     modules = UserModules()
@@ -185,7 +185,7 @@ def test_modules_that_are_too_large_are_refused_and_named(folder: Path, monkeypa
     assert "users_own" in refused.value.hint
 
 
-def test_a_module_that_a_worker_lacks_comes_with_what_to_do(tmp_path: Path) -> None:
+def test_missing_module_error_has_a_hint(tmp_path: Path) -> None:
     content = cloudpickle.dumps((cloudpickle.dumps(ModuleNotFoundError("No module named 'x'")), "text"))
     end = TaskEnd(number=1, state=TaskState.FAILED, worker="pc", exit_code=1, reason="", value=None)
     _, error = outcome_of(TaskId(1, 1), end, content)

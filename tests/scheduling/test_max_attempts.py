@@ -8,6 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopline_master.core.events import JobCancelled
+from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.effects import Done
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Output, TaskId, TaskState
 from loopline_shared.spec import JobSpec
@@ -146,3 +150,64 @@ def test_attempts_alive_and_failures_stay_within_the_limit(
     for number in range(1, 6):
         task = grid.store.tasks.get(TaskId(job, number))
         assert task is None or has_lost or task.setbacks <= limit + together, task
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_failed_task_waits_longer_after_each_failure(policy: str) -> None:
+    grid = Grid(policy=policy, max_replicas=1, lease_s=1e5)
+    grid.workers(*NAMES)
+    job = grid.submit(1, 9.0, max_attempts=4, retry_delay_s=10.0)
+    for delay_s in (10.0, 20.0, 40.0):
+        grid.end(grid.attempts_of(TaskId(job, 1))[0], Outcome.FAILED)
+        grid.restart()  # the delay is stored
+        grid.workers(*NAMES)
+        grid.wait(delay_s - 1.0)
+        grid.report("a")
+        assert (grid.task(job).state, grid.attempts_of(TaskId(job, 1))) == (TaskState.QUEUED, [])
+        grid.wait(1.0)
+    grid.end(grid.attempts_of(TaskId(job, 1))[0])
+    assert grid.job(job).state is JobState.SUCCEEDED
+
+
+def test_delay_of_a_failed_task_is_bounded_and_said() -> None:
+    grid = Grid(policy="first-come", lease_s=1e5)
+    grid.workers("a")
+    job = grid.submit(1, 9.0, max_attempts=30, retry_delay_s=60.0)
+    for _ in range(10):
+        grid.end(grid.running("a")[0], Outcome.FAILED)
+        told, said = explain_job(grid.scheduler, job), explain_task(grid.scheduler, TaskId(job, 1))
+        assert told is not None
+        assert said is not None
+        grid.wait(lifecycle.MAX_RETRY_DELAY_S)
+    assert told.sentence.startswith("1 task failed, and waits before being tried again (60 s, doubled with each")
+    assert said.sentence == "to be tried again 60 min after its last failure; failed 10 times so far"
+    assert grid.task(job).state is TaskState.RUNNING
+
+
+def test_no_replica_is_made_of_a_failed_task_in_its_delay() -> None:
+    grid = Grid(policy="round-robin", max_replicas=None)
+    grid.workers("a", "b", "c")
+    job = grid.submit(1, 9.0, max_attempts=3, retry_delay_s=10.0)
+    assert len(grid.attempts_of(TaskId(job, 1))) == 3
+    grid.end(grid.running("a")[0], Outcome.FAILED)
+    grid.report("a")
+    assert not grid.running("a")
+
+
+def test_attempt_that_is_given_back_needs_no_delay() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a", "b")
+    job = grid.submit(1, 9.0, retry_delay_s=10.0)
+    grid.end(grid.running("a")[0], Outcome.GIVEN_BACK)
+    assert grid.task(job).state is TaskState.RUNNING
+
+
+def test_job_that_is_cancelled_in_its_delay_can_be_retried_at_once() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a")
+    job = grid.submit(1, 9.0, retry_delay_s=10.0)
+    grid.end(grid.running("a")[0], Outcome.FAILED)
+    grid.step(JobCancelled(job))
+    assert not grid.scheduler.state.index.delayed.order
+    assert grid.ask(grid.retry_event(job)) == Done()
+    assert grid.task(job).state is TaskState.RUNNING

@@ -14,7 +14,7 @@ from loopline_master.core.events import (
     WorkerUndrained,
 )
 from loopline_master.core.kernel.effects import Declined, Done, Submitted
-from loopline_shared.model import AttemptId, Outcome, TaskId
+from loopline_shared.model import AttemptId, JobState, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import START, Grid, facts, result, spec
 
@@ -354,6 +354,33 @@ def test_draining_worker_finishes_its_attempts_and_gets_no_more() -> None:
     assert grid.task(job, 1).state == "succeeded"
     assert grid.ask(WorkerUndrained("a")) == Done()
     assert grid.running("a") == [AttemptId(job, 2, 1)]
+
+
+def test_worker_drained_at_once_gives_its_tasks_back_gently() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a", slots=2)
+    job = grid.submit(2, 9.0, max_attempts=1)
+    assert grid.ask(WorkerDrained("a", now=True)) == Done()
+    assigned = grid.last.assigns["a"]
+    assert (len(assigned.cancel), assigned.gently) == (2, assigned.cancel)
+    grid.workers("b", slots=2)
+    assert not grid.running("b"), "with one attempt allowed, a task waits until the other is gone"
+    grid.report("a")
+    assert len(grid.running("b")) == 2
+    for attempt in grid.running("b"):
+        grid.end(attempt)
+    assert (grid.job(job).state, grid.task(job).failures) == (JobState.SUCCEEDED, 0)
+
+
+def test_gang_continues_when_a_worker_is_drained_at_once() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a", "b", gangs=True)
+    grid.submit(1, 9.0, nodes=2)
+    grid.report("a")
+    grid.report("b")
+    running = grid.running("a")
+    grid.ask(WorkerDrained("a", now=True))
+    assert running == grid.running("a") != []
 
 
 def test_latest_reason_of_a_drain_is_kept_until_it_ends() -> None:

@@ -15,7 +15,7 @@ adapter: TypeAdapter[AttemptRanges] = TypeAdapter(AttemptRanges)
 
 
 @given(st.lists(st.builds(AttemptId, numbers, numbers, numbers), unique=True))
-def test_they_stand_for_what_they_were_made_of_in_its_order(attempts: list[AttemptId]) -> None:
+def test_ranges_expand_to_their_attempts_in_order(attempts: list[AttemptId]) -> None:
     said = adapter.validate_json(adapter.dump_json(ranges_of(attempts)))
     assert list(attempts_of(said)) == attempts
 

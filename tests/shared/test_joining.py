@@ -47,7 +47,7 @@ def test_anything_else_is_none(text: str) -> None:
         JoinLine.parse(text)
 
 
-def test_what_is_kept_is_for_its_users_eyes_only(tmp_path: Path) -> None:
+def test_membership_file_is_readable_by_its_user_only(tmp_path: Path) -> None:
     file = tmp_path / "config" / "membership.json"
     member = Membership("http://lab-pc:7461", "pc-1", "ll_1_x", "ab")
     assert Membership.read(file) is None
@@ -58,7 +58,7 @@ def test_what_is_kept_is_for_its_users_eyes_only(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_what_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+def test_unreadable_membership_has_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").write_text('{"master": 1}')
     with pytest.raises(LooplineError) as caught:
         Membership.read(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Paths from outside: whatever is accepted stays inside the folder that it is put behind, on every system."""
+"""Paths from outside: an accepted path stays inside its folder, on every system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared import manifest
-from loopline_shared.model import InputFile, OutputFile
+from loopline_shared.model import InputFile, InputFolder, InputLink, OutputFile
 from loopline_shared.paths import Pattern, RelativePath, alike, alternatives, is_wild, tree_of
 from loopline_shared.spec import MAX_INPUTS, JobSpec, named_files, output_patterns, staged
 
@@ -50,7 +50,7 @@ def accepts(path: str) -> bool:
         ("", "1 character"),
     ],
 )
-def test_what_leads_out_or_cannot_be_written_is_refused(path: str, reason: str) -> None:
+def test_path_that_leads_out_or_cannot_be_written_is_refused(path: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         PATH.validate_python(path)
 
@@ -77,7 +77,7 @@ names = st.text(st.sampled_from("aC:./\\ ~\0*?") | st.characters(), max_size=30)
 @example("C:x")
 @example("a/C:x")
 @example("//server/share")
-def test_whatever_is_accepted_stays_inside(path: str) -> None:
+def test_accepted_path_stays_inside(path: str) -> None:
     if not accepts(path):
         return
     for pure, module, root in ((PurePosixPath, posixpath, "/scratch"), (PureWindowsPath, ntpath, "C:\\scratch")):
@@ -163,6 +163,21 @@ def test_braces_stand_for_alternatives(pattern: str, expected: list[str]) -> Non
     assert alternatives(pattern) == expected
 
 
+def test_links_stay_within_the_scratch_folder() -> None:
+    inputs = {"d/x": FILE, "d/now": {"link": "x"}, "e/up": {"link": "../d/./x"}, "out/plots": {"folder": True}}
+    job = JobSpec(command=["x"], inputs=inputs, tasks=[{"inputs": {"out/plots/a": FILE}}])
+    assert JobSpec.model_validate(job.to_json()) == job
+    assert named_files(job) == {"a" * 64}
+    for link in ("..", "../x", "d/../../x", "/etc/passwd", "a\\b", "", "x\n"):
+        with pytest.raises(ValidationError):
+            JobSpec(command=["x"], inputs={"now": {"link": link}})
+    for wrong in ({"link": "x", "file": FILE}, {"folder": False}, {"folder": True, "link": "x"}):
+        with pytest.raises(ValidationError):
+            JobSpec(command=["x"], inputs={"now": wrong})
+    with pytest.raises(ValidationError, match="which is a file"):
+        JobSpec(command=["x"], inputs={"now": {"link": "d"}, "now/x": FILE})
+
+
 def test_alternatives_are_bounded() -> None:
     assert len(alternatives("{1,2,3,4,5,6,7,8,9,10}" * 2)) == 100
     for many in ("{1,2}" * 100, "{a" * 101 + ",}" * 101, "{1,2,3,4,5,6,7,8,9,10,11}" * 2):
@@ -187,5 +202,7 @@ def test_a_malicious_result_or_manifest_is_refused() -> None:
         TypeAdapter(OutputFile).validate_python({"path": "../../x", "sha256": "a" * 64, "size_bytes": 1})
     files = {"data/x": InputFile("a" * 64, 3), "b": InputFile("b" * 64, 0, True)}
     assert manifest.decode(manifest.encode(files)) == files
+    others = {"data/now": InputLink("x"), "out": InputFolder(True)}
+    assert manifest.decode(manifest.encode(files | others)) == files | others
     with pytest.raises(ValueError, match="must not leave"):
         manifest.decode(manifest.encode(files).replace(b"data/x", b"../x"))

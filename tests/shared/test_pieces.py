@@ -1,4 +1,4 @@
-"""Lists of pieces, and grants: what a worker checks before it believes another one."""
+"""Lists of pieces, and grants: a worker's checks before it trusts another one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_computer_without_blake3_says_that_it_cannot_check(monkeypatch: pytest
     assert not made.is_sound(0, CONTENT[:LEAST_PIECE_BYTES])
 
 
-def test_the_hashes_are_those_that_every_tool_computes() -> None:
+def test_hashes_agree_with_other_tools() -> None:
     first = CONTENT[:LEAST_PIECE_BYTES]
     assert list_of(CONTENT).digests[:32] == blake3(first).digest()
 
@@ -82,7 +82,7 @@ def test_the_hashes_are_those_that_every_tool_computes() -> None:
         b"loopline-pieces 1 blake3 " + b"9" * 17 + b"\n" + b"x" * 32,
     ],
 )
-def test_what_is_no_list_is_refused(content: bytes) -> None:
+def test_invalid_list_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError):
         PieceList.decode(content)
 

@@ -1,4 +1,4 @@
-"""Mistakes are told without the words of the library that finds them."""
+"""Mistakes are described without the jargon of the library that finds them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_word_of_pydantic_is_left(wrong: dict[str, Any]) -> None:
         ({"command": ["x" * 100_001]}, "may have at most 100000 letters"),
     ],
 )
-def test_what_is_expected_is_said(wrong: dict[str, Any], said: str) -> None:
+def test_expected_value_is_named(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as found:
         JobSpec.model_validate({"command": ["x"], **wrong})
     assert plain(found.value.errors()[0]).startswith(said)

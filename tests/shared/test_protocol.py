@@ -133,7 +133,7 @@ refusals = st.builds(Refused, code=texts, message=texts, hint=texts, kind=st.jus
 
 
 def typed(value: Any) -> Any:
-    """So that 1, 1.0 and True are told apart."""
+    """Return the value with its type, to distinguish 1, 1.0 and True."""
     if isinstance(value, dict):
         return {key: typed(item) for key, item in value.items()}
     return (type(value).__name__, value)
@@ -141,13 +141,13 @@ def typed(value: Any) -> Any:
 
 @settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(hellos, reports))
-def test_what_a_worker_says_survives_the_way(message: Hello | Report) -> None:
+def test_worker_message_survives_encoding(message: Hello | Report) -> None:
     assert link_session.decode_from_worker(link_session.encode(message)) == message
 
 
 @settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(welcomes, refusals, assigns))
-def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assign) -> None:
+def test_master_message_survives_encoding(message: Welcome | Refused | Assign) -> None:
     again = link_session.decode_from_master(link_session.encode(message))
     assert again == message
     if isinstance(message, Assign) and isinstance(again, Assign):
@@ -271,7 +271,7 @@ def test_a_newer_peer_may_say_more() -> None:
     ) == link_session.decode_from_worker(json.dumps(GOOD).encode())
 
 
-def test_nobody_may_speak_for_the_other_end() -> None:
+def test_message_of_the_other_end_is_refused() -> None:
     with pytest.raises(ProtocolError):
         link_session.decode_from_worker(link_session.encode(Welcome(1.0, 1.0)))
     with pytest.raises(ProtocolError):
@@ -290,7 +290,7 @@ def test_ids_are_written_as_dotted_numbers(attempt: AttemptId) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "1.2.3", "1.", ".1", "1.a", "1.-2", "+1.2", " 1.2", "1.2 ", "1_0.2", "²1.2"]
 )
-def test_what_is_no_task_id(text: str) -> None:
+def test_invalid_task_ids_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected job\.task as numbers"):
         TaskId.parse(text)
 
@@ -310,7 +310,7 @@ def opened() -> tuple[WorkerSession, MasterSession]:
     return worker, master
 
 
-def test_reports_are_numbered_and_say_what_was_seen() -> None:
+def test_reports_have_numbers_and_acknowledge_assigns() -> None:
     worker, master = opened()
     first, frame = worker.report([], [], Load(1))
     report = master.receive(frame)
@@ -355,7 +355,7 @@ def test_a_session_begins_with_its_greeting() -> None:
         worker.receive(master.send(Assign(1, 0)))
 
 
-def test_a_worker_of_another_version_is_told_what_to_do() -> None:
+def test_worker_of_another_version_gets_a_hint() -> None:
     master = MasterSession()
     assert master.refusal() is None, "nobody has called yet"
     master.receive(link_session.encode(Hello(PROTOCOL_VERSION + 1, "w", "boot", FACTS)))
@@ -369,7 +369,7 @@ def test_a_worker_of_another_version_is_told_what_to_do() -> None:
     assert worker.welcome is None
 
 
-def test_malformed_frames_reach_nobody() -> None:
+def test_malformed_frames_are_dropped() -> None:
     worker, master = opened()
     for receive in (worker.receive, master.receive):
         with pytest.raises(ProtocolError, match="malformed"):
@@ -395,7 +395,7 @@ def test_answers_between_have_numbers_of_their_own_on_the_way_alone() -> None:
 
 @given(st.lists(st.sampled_from(["assign", "answer", "hold", "release"]), max_size=40), st.data())
 @settings(PATIENT, max_examples=tried(50))
-def test_what_is_held_is_seen_with_the_next_that_is_sent(deeds: list[str], data: st.DataObject) -> None:
+def test_held_answers_are_acknowledged_with_the_next_frame(deeds: list[str], data: st.DataObject) -> None:
     worker, master = opened()
     seq, sent, seen = 0, 0, 0
     for deed in deeds:
@@ -417,7 +417,7 @@ def test_what_is_held_is_seen_with_the_next_that_is_sent(deeds: list[str], data:
             assert report.seen == seen
 
 
-def test_who_sees_none_of_many_answers_is_answered_by_the_scheduler() -> None:
+def test_peer_that_saw_none_of_many_answers_is_answered_by_the_scheduler() -> None:
     _, master = opened()
     while master.may_answer:
         master.send(Assign(ANSWER, 1))

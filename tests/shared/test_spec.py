@@ -1,4 +1,4 @@
-"""What a user may write, and what is said about what they may not."""
+"""Valid and invalid job specs, and the messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_empty_range_is_refused_with_the_way_to_write_one(given: list[int]) -
 
 
 @pytest.mark.parametrize("given", [[], [1], [1, 2, 3, 4], [1.5, 3], ["1", 2], [True, 2], None, [1, None]])
-def test_what_is_no_range(given: Any) -> None:
+def test_invalid_ranges_are_refused(given: Any) -> None:
     assert "parameters" in complaint(parameters={"i": {"range": given}})
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_range(given: Any) -> None:
     "given", [[0, 10**30], [-(10**30), 0], [2**60, 2**60 + 1], [0, 2**53 + 1], [1, 2, 10**400]], ids=range(5)
 )
 def test_a_range_of_numbers_that_do_not_survive_json(given: list[int]) -> None:
-    """A worker would be told another number, or could not read its Assign at all."""
+    """A worker would get another number, or could not read its Assign."""
     assert "range" in complaint(parameters={"i": {"range": given}})
 
 
@@ -138,7 +138,7 @@ def test_a_size_is_finite(size: float) -> None:
         ("comand", [["x"]]),
     ],
 )
-def test_what_is_refused_is_named(field: str, values: list[Any]) -> None:
+def test_refused_field_is_named(field: str, values: list[Any]) -> None:
     for value in values:
         said = complaint(**{field: value})
         assert field in said, f"{value!r:.80}: {said}"

@@ -65,7 +65,7 @@ def test_control_frames_come_between_those_of_a_message() -> None:
         "027f 0000000000010000" + LARGE.hex() + "807e 1500",
     ],
 )  # fmt: skip
-def test_what_a_server_may_not_send(data: str) -> None:
+def test_invalid_server_frames_are_refused(data: str) -> None:
     with pytest.raises(ProtocolError):
         read(bytes.fromhex(data))
 

@@ -22,7 +22,7 @@ class Box:
 
 @dataclass
 class LiteralRack:
-    """``offsets`` of one scan: naive counts by one; all told (job, when, start, x, y) and every call is recorded."""
+    """``offsets`` of one scan: naive counts by one. Each announced plan (job, time, start, x, y) and call is kept."""
 
     width: int
     height: int

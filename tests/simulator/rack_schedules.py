@@ -1,9 +1,9 @@
-"""Schedules of the rack as they were recorded before its planner became the live scheduler's.
+"""Schedules of the rack, recorded with a planner of its own, before it used the live scheduler's.
 
-    python -m tests.simulator.rack_schedules            how many of them come out as recorded
-    python -m tests.simulator.rack_schedules --record   write down those of the present code
+    python -m tests.simulator.rack_schedules            how many agree with the record
+    python -m tests.simulator.rack_schedules --record   record those of the present code
 
-Each is one line of ``rack_schedules.json``: the digest of every plan that was told (job, when, start, x, y), and the
+Each is one line of ``rack_schedules.json``: the digest of every announced plan (job, time, start, x, y), and the
 calls of Bottom-Left, counted as in the paper and as needed. Any change of a plan or of a call changes its line.
 """
 

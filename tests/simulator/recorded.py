@@ -19,4 +19,4 @@ class Recorded(FastWorld):
 
 
 class RecordedChanging(Recorded, ChangingWorld):
-    """Machines come and go meanwhile."""
+    """The same with machines that come and go."""

@@ -58,7 +58,7 @@ def run(hosts, arrivals, stays, absence=Absence.LOSES, settings=SETTINGS):
     return world, watch
 
 
-def test_what_a_machine_loses_is_lost_when_its_lease_is_over_and_runs_elsewhere():
+def test_lost_attempt_runs_elsewhere_when_its_lease_ends():
     hosts = [Host("ant", facts(), Steady(1.0)), Host("bee", facts(), Steady(1.0))]
     stays = {"ant": [Interval(0.0, 20.0)], "bee": [Interval(5.0, math.inf)]}
     _, watch = run(hosts, [Arrival(0.0, job(100.0))], stays)
@@ -72,7 +72,7 @@ def test_what_a_machine_loses_is_lost_when_its_lease_is_over_and_runs_elsewhere(
 @pytest.mark.parametrize(
     ("absence", "end"), [(Absence.LOSES, 160.0), (Absence.SLEEPS, 140.0), (Absence.WORKS, 100.0)]
 )
-def test_what_becomes_of_an_attempt_while_its_machine_is_away(absence, end):
+def test_attempt_has_the_chosen_fate_while_its_machine_is_away(absence, end):
     stays = [Interval(0.0, 20.0), Interval(60.0, math.inf)]
     speed = Interrupted(Steady(1.0), absences(stays)) if absence is Absence.SLEEPS else Steady(1.0)
     _, watch = run([Host("ant", facts(), speed)], [Arrival(0.0, job(100.0))], {"ant": stays}, absence)
@@ -104,7 +104,7 @@ def test_without_absences_it_is_the_fast_world():
     assert ends(ChangingWorld) == ends(FastWorld)
 
 
-def test_a_world_in_which_nothing_can_happen_any_more_ends():
+def test_world_without_further_events_ends():
     needy = JobSpec(command=["work"], size=1.0, requires={"os": "windows"})
     world, watch = run([Host("ant", facts(), Steady(1.0))], [Arrival(0.0, needy)], {})
     assert watch.jobs[1].state is JobState.QUEUED
@@ -156,7 +156,7 @@ def test_a_past_that_is_lived_again_and_again(values, begin, start, work):
     assert speed.work_between(start, start + 20.0) == pytest.approx(past.work_between(0.0, 20.0))
 
 
-def test_a_past_of_which_blocks_are_drawn_has_its_mean_and_varies_as_another_time_would():
+def test_speed_drawn_from_past_blocks_has_its_mean_and_variance():
     """Slow and fast for 40 s in turn; a block is 20 s long."""
     past = Piecewise([40.0 * place for place in range(10)], [1.0 + 2.0 * (place % 2) for place in range(10)])
     starts = [stream(seed, "past").uniform(0.0, 400.0, 20) for seed in range(200)]

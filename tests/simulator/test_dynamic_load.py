@@ -1,4 +1,4 @@
-"""``simulate dynamic-load``: unlike machines, predicted sizes, load that is heard of now and then."""
+"""``simulate dynamic-load``: unequal machines, predicted sizes, load that is reported at intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture
     alone = printed("--processes", "1", "--policies", "turnaround", "cyclic")
     assert printed("--processes", "2", "--policies", "turnaround", "cyclic") == alone
     runs = json.loads(alone)["runs"]
-    assert len(runs) == 2 * (2 + 3)  # seeds, by policies and by what turnaround knows beside
+    assert len(runs) == 2 * (2 + 3)  # seeds times (policies + information of turnaround)
     assert {one["information"] for one in runs} == {"piggyback", "periodic", "oracle"}
 
 
@@ -47,7 +47,7 @@ def test_programs_that_are_known_are_as_good_as_sizes_that_are_given() -> None:
 
 @pytest.mark.parametrize("information", Information)
 @pytest.mark.parametrize("policy", ["turnaround", "random", "cyclic", "shortest-queue", "most-throughput"])
-def test_under_the_hold_nobody_is_passed(policy: str, information: Information) -> None:
+def test_no_job_is_passed_under_the_hold(policy: str, information: Information) -> None:
     case = DynamicCase(
         3,
         policy,
@@ -60,7 +60,7 @@ def test_under_the_hold_nobody_is_passed(policy: str, information: Information) 
     assert run(case).measures.passings == 0
 
 
-def test_the_load_is_what_was_asked_for() -> None:
+def test_load_matches_the_requested_one() -> None:
     machines = Machines()
     runs = Programs(jobs=4000, load=0.5).arrivals(5, machines.capacity)
     offered = sum(one.work for one in runs) / runs[-1].at

@@ -59,8 +59,8 @@ def test_every_job_ends_though_machines_come_and_go(policy: str) -> None:
     assert run(case).measures == churned != run(replace(case, churn=None)).measures
 
 
-def test_what_was_on_a_machine_that_goes_is_given_to_another_when_the_last_lease_is_over() -> None:
-    """To the second: nobody renews leases meanwhile, and no other machine is taken for silent."""
+def test_attempts_of_a_departed_machine_move_when_the_last_lease_ends() -> None:
+    """To the second: no lease is renewed until then, and no other machine counts as silent."""
     lease = Churn(OFTEN.stay, OFTEN.away, lease_s=45.0)
     recorder, _ = record(Case(3, "first-come", Order.NONE, SMALL, PARK, churn=lease), attempts=True)
     ends = {host.name: {stay.end for stay in islice(lease.stays(3, host.name), 99)} for host in PARK.hosts(3)}
@@ -173,7 +173,7 @@ def test_an_event_trace_is_read_as_stays_from_the_earliest_event_on(tmp_path: Pa
         ("1 1 7 1 lab 1 6 5 -1", "before it starts"),
     ],
 )
-def test_a_mistake_in_an_event_trace_is_told_with_its_line(line: str, what: str) -> None:
+def test_mistake_in_an_event_trace_is_reported_with_its_line(line: str, what: str) -> None:
     with pytest.raises(LooplineError, match="line 2 is not an event") as raised:
         read_event_trace(["# a comment", line])
     assert what in raised.value.message

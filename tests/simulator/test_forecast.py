@@ -1,4 +1,4 @@
-"""One job more: when it would end, whom it would delay, for whom it must wait."""
+"""One job more: when it would end, which jobs it would delay, and which it must wait for."""
 
 import json
 
@@ -89,7 +89,7 @@ def test_whom_it_delays_and_by_how_much():
     assert f"would delay     job 3 by {delays[3]:,.1f} s" in text(found)
 
 
-def test_what_must_be_drawn_gives_a_range_and_the_same_one_each_time():
+def test_random_quantities_give_the_same_range_each_time():
     log = busy()
     log.submit(tasks=6)  # of unknown size
     for name, after in (("ant", 16), ("bee", 0), ("ant", 7), ("bee", 20), ("ant", 1)):

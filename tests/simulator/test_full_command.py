@@ -1,4 +1,4 @@
-"""``simulate full``: what it prints, and that a broken promise is named and is an error."""
+"""``simulate full``: its output, and that a broken promise is named and is an error."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ def test_a_world_is_lived_through(capsys: pytest.CaptureFixture[str]) -> None:
     ("change", "order", "code"),
     [({"broken": "an index lies"}, "hold", 1), ({"passings": 2}, "hold", 1), ({"passings": 2}, "none", 0)],
 )
-def test_what_is_broken_is_named(
+def test_broken_promise_is_named(
     change: dict[str, object],
     order: str,
     code: int,

@@ -126,13 +126,13 @@ def test_a_log_that_begins_at_a_checkpoint_leads_to_the_same_rows(monkeypatch: p
 def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same as those that the hypothesis world must catch."""
+    """The same bugs as in the hypothesis world."""
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         _live_through_many()
 
 
-def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_reports_the_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopline_simulator.full.grid_world.check", _complain)
     at_once, later = (run(1, SchedulerSettings(), replace(ROUGH, machines=2, check_every=every)) for every in (1, 20))
     assert at_once.broken == later.broken == "as planted"
@@ -169,14 +169,13 @@ def test_in_any_process_under_any_hash_seed() -> None:
 @pytest.mark.parametrize("policy", sorted(REGISTRY) if LONG else ["fair", "round-robin", "turnaround"])
 @pytest.mark.parametrize("order", list(Order))
 def test_without_faults_and_delays_it_is_the_fast_world(policy: str, order: Order) -> None:
-    """To the last bit: what the fast world leaves out (sessions, periodic reports, news of a start) decides nothing.
+    """To the last bit: sessions, periodic reports and news of starts, which the fast world omits, decide nothing.
 
-    One difference must be, and is kept out here by machines of one slot: of results that come at the very same
-    moment the fast world steps one after the other, while the full world's master, like the live one, takes in
-    all that has come before it steps.
+    One difference is necessary, and avoided here by machines of one slot: the fast world steps once for each of
+    several results of the same moment, while the full world's master, like the live one, steps once for all.
     """
     settings = SchedulerSettings(policy, order, lease_s=1e9)
-    for seed in range(30) if LONG else (11,):  # with 11, `fair` once looked at the clock where no event was due
+    for seed in range(30) if LONG else (11,):  # 11: `fair` once read the clock between events
         full = live_through(seed, settings, CALM).world.store
         fast_jobs, fast_attempts = _fast(settings, seed)
         assert {job.id: job.finished_at for job in full.jobs.values()} == fast_jobs
@@ -210,7 +209,7 @@ def test_a_machine_that_is_cut_off_is_given_up_and_adopted_again() -> None:
     assert world.world.store.jobs[1].finished_at == 301.0
 
 
-def test_a_machine_that_reports_is_not_given_up_though_all_that_it_says_is_kept_back() -> None:
+def test_reporting_machine_is_kept_though_its_reports_are_kept_back() -> None:
     facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=10**9, slots=1)
     hosts = [Host(name, facts, Steady(1.0)) for name in ("ant", "bee")]
     arrivals = [Arrival(at, JobSpec(command=["work"], size=50.0)) for at in (1.0, 305.0, 340.0, 600.0)]

@@ -1,4 +1,4 @@
-"""Gantt charts: what is drawn, and always the same bytes."""
+"""Gantt charts: their content, and reproducible bytes."""
 
 from pathlib import Path
 

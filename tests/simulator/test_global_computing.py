@@ -113,7 +113,7 @@ def test_every_figure_of_the_paper_has_its_place() -> None:
             assert communication + computing == pytest.approx(total, abs=0.002)
 
 
-def test_what_is_printed_fits_into_100_columns(
+def test_output_fits_into_100_columns(
     table_3: dict[str, QueueingSetting], table_4: dict[str, QueueingSetting]
 ) -> None:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
@@ -259,7 +259,7 @@ def test_a_variant_changes_what_it_names() -> None:
         ("pause_s = 2", "pause_s = ", "Invalid value"),
     ],
 )
-def test_a_bad_scenario_is_refused_with_what_to_write(old: str, new: str, complaint: str, file: Path) -> None:
+def test_bad_scenario_is_refused_with_a_hint(old: str, new: str, complaint: str, file: Path) -> None:
     assert old in EXAMPLE
     file.write_text(EXAMPLE.replace(old, new))
     with pytest.raises(LooplineError) as refused:

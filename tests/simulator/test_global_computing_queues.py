@@ -25,7 +25,7 @@ PACKET = 1000.0
 
 
 def steady(rate: float, name: str) -> Packets:
-    """Foreign packets at so many a second."""
+    """Return foreign packets at ``rate`` per second."""
     return Packets(Rate(iter([(0.0, rate * PACKET)])), rate * PACKET, PACKET, Exponential(), 1, (name,))
 
 
@@ -38,7 +38,7 @@ def in_system(use: float, places: int) -> list[float]:
 @pytest.mark.campaign
 @pytest.mark.parametrize(("places", "use"), [(2, 3.0), (5, 0.9)])
 def test_transfer_times_and_losses_are_those_of_m_m_1_n(places: int, use: float) -> None:
-    """Packets of one a second are served; one in six of those that come is ours."""
+    """One packet a second is served; one in six arriving packets is ours."""
     random, count = stream(2, "ours"), 500_000
     network = PacketNetwork(steady(use * 5 / 6, f"m/m/1/{places}"), PACKET, places, PACKET)
     times = random.exponential(6 / use, count).cumsum().tolist()
@@ -103,7 +103,7 @@ jobs_in_ticks = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_
 
 @settings(max_examples=tried(20, 1000), deadline=None)
 @given(jobs_in_ticks)
-def test_processor_sharing_is_what_small_steps_make_of_it(jobs: list[tuple[int, int]]) -> None:
+def test_processor_sharing_agrees_with_small_steps(jobs: list[tuple[int, int]]) -> None:
     step, now, done = 1 / 64, 0.0, [0.0] * len(jobs)
     left = [float(work) for _, work in jobs]
     while any(work > 0 for work in left):
@@ -118,14 +118,14 @@ def test_processor_sharing_is_what_small_steps_make_of_it(jobs: list[tuple[int, 
 
 
 @given(jobs_in_ticks, st.integers(1, 50))
-def test_round_robin_is_what_ticks_make_of_it(jobs: list[tuple[int, int]], quantum: int) -> None:
+def test_round_robin_agrees_with_single_ticks(jobs: list[tuple[int, int]], quantum: int) -> None:
     """With a quantum longer than every job it is first come, first served."""
     queue: deque[list[int]] = deque()  # number, work left
     now, had, done = 0, 0, [0] * len(jobs)
     while not all(done):
         queue.extend([n, work] for n, (at, work) in enumerate(jobs) if at == now)
         if had == quantum:
-            queue.rotate(-1)  # whoever came at this moment is before the one whose turn is over
+            queue.rotate(-1)  # an arrival of this moment precedes the job whose turn ends
             had = 0
         now += 1
         if queue:
@@ -151,7 +151,7 @@ def test_all_disciplines_are_equally_busy(jobs: list[tuple[int, int]]) -> None:
         assert server.unfinished_s == 0.0
 
 
-def test_unfinished_work_is_what_is_left() -> None:
+def test_unfinished_work_is_the_remaining_time() -> None:
     for make in DISCIPLINES.values():
         kernel = Kernel()
         server = make(kernel)
@@ -188,7 +188,7 @@ def never_forgetting(packets: Given | Packets, bandwidth: float, places: int) ->
 
 @settings(max_examples=tried(40, 3000), deadline=None)
 @given(packet_lists, packet_lists, st.integers(1, 4))
-def test_a_network_that_looks_only_when_asked_is_one_that_always_looks(
+def test_lazy_network_agrees_with_an_eager_one(
     others: list[tuple[float, float]], ours: list[tuple[float, float]], places: int
 ) -> None:
     network = never_forgetting(Given(others), 1.0, places)
@@ -205,8 +205,8 @@ def test_a_network_that_looks_only_when_asked_is_one_that_always_looks(
 
 
 @pytest.mark.campaign
-def test_what_passed_long_ago_does_not_matter() -> None:
-    """Asked now and then, it skips what is too old to count: how full it is found is what the formula says."""
+def test_old_packets_do_not_matter() -> None:
+    """Queried rarely, it skips packets too old to matter, and its occupancy agrees with the formula."""
     for use, places in ((1.0, 3), (4.0, 2)):
         others, asked = steady(use, f"{use}"), [500.0 * n for n in range(1, 4001)]
         network = PacketNetwork(others, PACKET, places, PACKET)

@@ -150,7 +150,7 @@ def test_simpy_finds_the_same_moments(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.campaign
-def test_what_has_arrived_is_no_longer_promised() -> None:
+def test_arrived_job_is_no_longer_promised() -> None:
     world = QueueingWorld(SCENARIO.model_copy(update={"requests": RequestsPart(pause_s=10_000)}), "DWR", 1)
     world.run()
     assert [world.promised_s(server) for server in (0, 1)] == pytest.approx([0, 0])

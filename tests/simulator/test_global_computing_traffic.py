@@ -27,7 +27,7 @@ def test_every_law_has_the_mean_1(law: Any) -> None:
     assert fmean(next(found) for _ in range(100_000)) == pytest.approx(7, rel=0.01)
 
 
-def test_what_is_left_of_a_pareto_period_is_what_its_equilibrium_law_says() -> None:
+def test_rest_of_a_pareto_period_has_its_equilibrium_distribution() -> None:
     """Its mean is E[X^2] / 2 E[X]; seen at random moments of a long row of periods it is the same."""
     law, random = Pareto(shape=6.0), stream(2, "rest")
     left = fmean(law.rest(random) for _ in range(100_000))
@@ -58,7 +58,7 @@ def counts(traffic: Traffic, seconds: int, seed: int) -> list[int]:
 
 
 def dispersion(seconds: list[int], together: int) -> float:
-    """Variance over mean of the packets in so many seconds: 1 for Poisson, whatever their number."""
+    """Return variance over mean of the packets in ``together`` seconds: 1 for Poisson at any interval."""
     sums = [sum(seconds[i : i + together]) for i in range(0, len(seconds) - together + 1, together)]
     return pvariance(sums) / fmean(sums)
 

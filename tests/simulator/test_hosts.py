@@ -23,7 +23,7 @@ def end_by_stepping(speeds: Floats, start: float, work: float) -> float:
 
 
 def recorded(pattern: Pattern, seed: int) -> tuple[Fluctuating, Floats]:
-    """A host's speed, and the speeds of its units as somebody else reads them off."""
+    """Return a host's speed, and the speeds of its units, read independently."""
     speed = pattern.speed(2.0, stream(seed, "host"))
     return speed, np.array([speed.work_between(unit, unit + 1) for unit in range(UNITS)])
 
@@ -36,12 +36,12 @@ def test_the_end_of_a_task_is_where_stepping_finds_it(pattern: Pattern) -> None:
         for _ in range(100):
             start, work = float(random.uniform(0, 4000)), float(random.exponential(300.0))
             expected = end_by_stepping(speeds, start, work)
-            found = pattern.speed(2.0, stream(seed, "host")).end_of(start, work)  # drawn afresh, only as far as asked
+            found = pattern.speed(2.0, stream(seed, "host")).end_of(start, work)  # drawn again, only up to here
             assert found == pytest.approx(expected, abs=1e-6)
             assert speed.work_between(start, found) == pytest.approx(work, abs=1e-6)
 
 
-def test_edges_of_units_no_work_and_units_that_stand_still() -> None:
+def test_end_of_work_at_unit_edges_and_in_idle_units() -> None:
     speeds = np.array([1.0, 0.0, 0.0, 2.0] + [1.0] * 100)
     parts = iter(np.split(np.tile(speeds, 60), 2))
     speed = Fluctuating(lambda count: next(parts))
@@ -53,7 +53,7 @@ def test_edges_of_units_no_work_and_units_that_stand_still() -> None:
     assert speed.work_between(0.5, 3.5) == 1.5
 
 
-def test_what_was_asked_before_changes_nothing() -> None:
+def test_earlier_queries_change_nothing() -> None:
     asked, fresh = (PATTERN_2.speed(1.0, stream(3, "x")) for _ in range(2))
     for start in range(0, 9000, 7):
         asked.end_of(start, 13.0)

@@ -24,7 +24,7 @@ def test_a_cancelled_call_is_not_made_and_moves_no_clock() -> None:
     assert (heard, kernel.now, kernel.events) == ([1], 1.0, 1)
 
 
-def test_it_runs_up_to_and_at_a_moment_and_goes_on_from_there() -> None:
+def test_kernel_runs_until_a_moment_and_continues_from_there() -> None:
     kernel, heard = Kernel(), []
     for time in (1.0, 2.0, 3.0):
         kernel.at(time, lambda time=time: heard.append(time))

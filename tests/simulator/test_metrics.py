@@ -22,7 +22,7 @@ def lived(policy: str, order: Order, speeds: list[float], *arrivals: Arrival) ->
     return recorder
 
 
-def test_a_replica_wins_and_what_the_loser_did_is_lost() -> None:
+def test_losing_replicas_work_counts_as_lost() -> None:
     recorder = lived("round-robin", Order.HOLD, [1.0, 4.0], job(0.0, 8.0, 8.0))
     (only,) = recorder.jobs()
     assert (only.waiting, only.execution, only.total, only.size, only.longest_task) == (0.0, 4.0, 4.0, 16.0, 8.0)

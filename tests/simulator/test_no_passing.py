@@ -1,4 +1,4 @@
-"""``simulate no-passing``: the paper's tables at a few seeds, what is printed, and what is refused."""
+"""``simulate no-passing``: the paper's tables at a few seeds, the output, and refused arguments."""
 
 import importlib
 import json
@@ -23,7 +23,7 @@ from tests.campaign import LONG, tried
 
 SEEDS = (3, 4)
 JOBS = tried(6, 32)
-"""The paper's; a quick run looks at how the table is printed, for which fewer are enough."""
+"""The paper's number; in a quick run fewer, which are enough to check the printed table."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_table_5_is_near_the_papers(table_5: PolicyComparison) -> None:
     assert by_policy["round-robin"].total_to_base.mean > 1.4
 
 
-def test_what_is_printed_fits_into_100_columns(table_5: PolicyComparison) -> None:
+def test_output_fits_into_100_columns(table_5: PolicyComparison) -> None:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(tables.picture([table_5]))
     printed = console.export_text()
@@ -115,7 +115,7 @@ def test_options_beyond_the_paper(words: str, expected: int, capsys: pytest.Capt
         assert [round(comparison["load"], 6) for comparison in document["comparisons"]] == [0.9, 0.5]
 
 
-def test_people_are_told_the_fit_and_how_fast_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_names_the_fit_and_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL.split(), "--seeds", "1"]) == 0
     printed = capsys.readouterr().out
     assert "speeds x 0.95 (fitted" in printed
@@ -158,9 +158,7 @@ def test_a_pattern_is_read_as_it_is_written() -> None:
     assert read_pattern("0.001/0.01/0.95-1/0-0.05") == read_pattern("1") == PATTERN_1
 
 
-def test_without_its_libraries_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in [name for name in sys.modules if name.startswith("loopline_simulator.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numpy", None)

@@ -2,7 +2,7 @@
 
 Nothing of the scheduler, its policies or the fast world is used: jobs and machines draw from Python's own generator,
 a machine's speed is stepped unit by unit, a job's queue is a list, and the hold is looked up by comparing with every
-job. It is slow, so the experiment is a small one: what must agree is the mean over seeds, within both intervals.
+job. It is slow, so the experiment is a small one: the means over seeds must agree within both intervals.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def test_it_is_the_definition(drawn: list[JobSpan]) -> None:
     [
         ([JobSpan(0, 1, 9), JobSpan(1, 1, 5)], PassingCount(1, 1)),
         ([JobSpan(0, 2, 9), JobSpan(1, 1, 5)], PassingCount(0, 0)),  # a smaller job may overtake
-        ([JobSpan(0, None, 9), JobSpan(1, 1, 5)], PassingCount(0, 0)),  # without a size nobody is passed
+        ([JobSpan(0, None, 9), JobSpan(1, 1, 5)], PassingCount(0, 0)),  # a job without a size is never passed
         ([JobSpan(0, None, 9), JobSpan(1, None, 5)], PassingCount(0, 0)),
         ([JobSpan(0, 1, 9), JobSpan(1, None, 5)], PassingCount(1, 1)),
         ([JobSpan(0, 1, 9), JobSpan(1, 1, 9)], PassingCount(0, 1)),  # together is not before

@@ -51,7 +51,7 @@ def lived(rack: Rack, jobs: list[RackJob], chosen: Algorithm) -> RackWorld:
 
 
 def told(world: RackWorld) -> list[tuple[int, ...]]:
-    """Job, when it was told, start, x, y: as the literal rack has it, but by job."""
+    """Return (job, time of announcement, start, x, y), as in the literal rack, but by job."""
     return [
         (number, when, plan.start, *plan.place)
         for number, history in world.histories.items()
@@ -73,7 +73,7 @@ def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[Ra
 
 @settings(max_examples=tried(25, 1000), deadline=None)
 @given(racks_and_jobs(), st.sampled_from(sorted(PAPERS | OURS)))
-def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], name: str) -> None:
+def test_scan_memory_changes_no_plan(case: tuple[Rack, list[RackJob]], name: str) -> None:
     rack, jobs = case
     world = lived(rack, jobs, algorithm(name))
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +84,7 @@ def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], na
     assert forgetful.planner.needed >= world.planner.needed
 
 
-def test_what_is_remembered_is_counted_from_the_moment_of_the_pass_and_doubted_where_cells_were_freed() -> None:
+def test_scan_memory_counts_from_its_pass_and_is_doubted_at_freed_cells() -> None:
     """A job of limit 3 that fits at none of the times 10 to 17; cells are freed from 15 to 16 after its scan."""
     memory, job = ScanMemory(), RackJob(7, 0, width=1, height=1, limit=3, runs=3)
     memory.begin_pass(10)
@@ -113,7 +113,7 @@ def test_bottom_left_is_the_least_y_and_in_it_the_least_x(width: int, height: in
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(0, 11), st.booleans()), max_size=25))
-def test_a_profile_knows_what_is_taken_when(bookings: list[tuple[int, int, int, bool]]) -> None:
+def test_profile_knows_occupied_slots_over_time(bookings: list[tuple[int, int, int, bool]]) -> None:
     profile, literal = Profile[int, int](Rack()), [0] * 40
     for start, length, cell, given_back in bookings:
         span, bit = range(start, start + length), 1 << cell
@@ -247,7 +247,7 @@ def test_where_limits_are_good_the_blend_plans_as_current() -> None:
     assert told(lived(Rack(), jobs, algorithm("blend"))) == told(lived(Rack(), jobs, algorithm("current")))
 
 
-def test_what_a_blend_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blend_receives_the_scan_context(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ScanContext] = []
     monkeypatch.setattr(Algorithm, "lattice", lambda self, outlook: seen.append(outlook) or NAIVE)
     lived(ALL, WHOLE, algorithm("naive"))
@@ -286,7 +286,7 @@ def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
     assert measure(histories, Rack(2, 2), 0, 0).utilisation == 0.75
 
 
-def test_schedules_are_those_that_were_recorded() -> None:
+def test_schedules_equal_the_recorded_ones() -> None:
     """Move for move and call for call; by ``python -m tests.simulator.rack_schedules``."""
     lines = list(zip(cases(), recorded(), strict=True))[:: 1 if LONG else 5]
     assert [line_of(case) for case, _ in lines] == [line for _, line in lines]

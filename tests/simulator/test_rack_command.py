@@ -1,4 +1,4 @@
-"""``simulate rack``: what is printed beside the paper's table, its pictures, and what is refused."""
+"""``simulate rack``: the output beside the paper's table, its pictures, and refused arguments."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_of_the_thrifty_only_the_calls_differ(capsys: pytest.CaptureFixture[str]
 
 
 def answers(**values: dict[str, list[float]]) -> Results:
-    """Of the three algorithms in scenario 1; what is not said is 1."""
+    """Return results of the three algorithms in scenario 1; values that are not given are 1."""
     found = []
     for name in ("naive", "current", "bold"):
         for seed in range(3):
@@ -58,7 +58,7 @@ def answers(**values: dict[str, list[float]]) -> Results:
     return Results(found)
 
 
-def test_orders_are_told_by_paired_seeds() -> None:
+def test_orders_are_compared_by_paired_seeds() -> None:
     """Current is above bold by 0.1 on each seed, however the seeds differ; naive is above neither for sure."""
     results = answers(
         utilisation={"naive": [0.9, 0.5, 0.8], "current": [0.8, 0.6, 0.7], "bold": [0.71, 0.49, 0.6]},
@@ -76,13 +76,13 @@ def test_orders_are_told_by_paired_seeds() -> None:
     assert results.against("utilisation", 1.0, "current", "bold", loads).mean == pytest.approx(0.1)
 
 
-def test_what_the_paper_ranks() -> None:
+def test_ranking_agrees_with_the_paper() -> None:
     assert list(ranked_pairs(1.0, "fairness")) == [("current", "naive"), ("naive", "bold"), ("current", "bold")]
     assert list(ranked_pairs(0.5, "fairness")) == [("naive", "bold"), ("current", "bold")]
     assert list(ranked_pairs(0.5, "utilisation")) == [("current", "naive"), ("bold", "naive"), ("bold", "current")]
 
 
-def test_what_is_printed_fits_into_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_fits_into_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--algorithms", "naive", "current", "bold", "thrifty-blend", "--processes", "1"]
     assert main([*SMALL, *words]) == 0
     printed = capsys.readouterr().out

@@ -82,7 +82,7 @@ def test_a_log_is_stretched_to_a_load(log: Path) -> None:
     assert [job.runs for job in jobs] == [10, 10, 2, 1]
 
 
-def test_a_log_of_which_nothing_can_run_is_refused(log: Path) -> None:
+def test_log_without_a_runnable_job_is_refused(log: Path) -> None:
     log.write_text("1 0 5 600 9 50 -1 9 1200 -1 1 3 1 -1 1 -1 -1 -1\n")
     with pytest.raises(LooplineError, match="no job in it can run"):
         Logged(log).of(1, Rack(2, 2))

@@ -59,7 +59,7 @@ def test_no_list_schedule_beats_the_bound(listed: list[tuple[float, list[float]]
         assert least <= fmean(ends) + 1e-3
 
 
-def test_who_knows_the_future_keeps_the_hold() -> None:
+def test_clairvoyant_schedule_keeps_the_hold() -> None:
     """The second job's last task, of 1, waits until the first job's of 9 is done."""
     jobs = [BoundedJob(0.0, [9.0]), BoundedJob(0.0, [2.0, 1.0])]
     assert clairvoyant([Steady(1.0), Steady(1.0)], jobs) == [9.0, 10.0]
@@ -139,7 +139,7 @@ def test_a_page_with_tables_intervals_and_pictures(few: None, tmp_path: Path) ->
     assert str(tmp_path) not in page, "no path of this machine"
 
 
-def test_a_study_goes_on_where_it_was_interrupted(few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_study_continues(few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep = tmp_path / "answers.jsonl"
     assert reported(tmp_path / "one.md", "--keep", keep) == 0
     lines = keep.read_text().splitlines()
@@ -186,7 +186,7 @@ def test_a_line_that_was_cut_off_is_dropped_and_a_file_of_another_kind_is_left_a
         assert keep.read_text() == text
 
 
-def test_a_study_of_some_minutes_has_its_first_seed_and_goes_on_the_next_time(few: None, tmp_path: Path) -> None:
+def test_study_limited_in_minutes_runs_its_first_seed_and_continues_later(few: None, tmp_path: Path) -> None:
     out, keep = tmp_path / "study.md", tmp_path / "answers.jsonl"
     for expected in ("Seed 301.", "Seeds 301 to 302."):
         assert reported(out, "--keep", keep, *(["--minutes", "1e-6"] if expected == "Seed 301." else [])) == 0
@@ -201,7 +201,7 @@ def test_answers_as_json(few: None, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [len(each["runs"]) for each in document["sections"]["little"]] == [2] * 5
 
 
-def test_an_unknown_section_is_told_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_section_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--only", "churm"]) == 2
     assert "literature, replicas, bound, churn, sizes, mixes, grids" in capsys.readouterr().err
 

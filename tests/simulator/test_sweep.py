@@ -47,7 +47,7 @@ def test_answers_come_in_the_order_of_their_items(make: MakeExecutor) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_goes_wrong_in_a_run_is_raised_here_and_the_rest_is_dropped(processes: int) -> None:
+def test_error_of_a_run_is_raised_and_the_rest_is_dropped(processes: int) -> None:
     with pytest.raises(ValueError, match=r"math domain|nonnegative"):
         sweep(math.sqrt, [4.0, -1.0, *[1.0] * 100], on_cores(processes))
 
@@ -67,7 +67,7 @@ def json_of_this_process(*words: str) -> str:
 
 
 def json_of_another(*words: str) -> str:
-    """Return what a process prints in which strings have other hashes than they have here."""
+    """Return the output of a process with another hash seed for strings."""
     command = [sys.executable, "-m", "loopline_simulator", *words]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONHASHSEED": "4711", "PATH": ""}, capture_output=True, check=True, timeout=60
@@ -107,7 +107,7 @@ def test_a_dask_cluster_gives_the_same_bytes(dask: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.campaign
-def test_what_goes_wrong_on_a_dask_cluster_is_raised_here(dask: str) -> None:
+def test_error_on_a_dask_cluster_is_raised_here(dask: str) -> None:
     with pytest.raises(ValueError, match=r"math domain|nonnegative"):
         sweep(math.sqrt, [4.0, -1.0], on_dask(dask))
 
@@ -120,7 +120,7 @@ def test_an_address_that_is_none_is_said_to_be() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Whatever a script has begun in the background ignores interruptions, and so does all that it begins."""
+    """Background processes of a script ignore interruptions, and so do their children: restore the default."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -136,7 +136,7 @@ class InterruptedAsItTakesIn(ThreadPoolExecutor):
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given() -> None:
+def test_interruption_waits_until_the_executor_has_its_runs() -> None:
     """Where it strikes as a process pool does so, a lock is left taken, and the pool cannot be closed any more."""
     executor = InterruptedAsItTakesIn(1)
     with pytest.raises(KeyboardInterrupt):

@@ -38,7 +38,7 @@ LINE = "7 100 5 60 4 50 -1 8 120 -1 1 3 1 -1 1 -1 -1 -1"
 
 
 @given(st.lists(jobs, max_size=5))
-def test_what_is_written_is_read_again(written):
+def test_written_log_is_read_back(written):
     lines = ["; Version: 2.2", "", *map(to_line, written)]
     assert all(len(line.split()) == 18 for line in lines[2:])
     assert list(read_jobs(lines)) == written
@@ -77,7 +77,7 @@ def test_it_is_tolerant_where_the_format_is_loose(line):
         ("7 100 5 60 4e9", "field 5 is not a number of processors"),
     ],
 )
-def test_what_cannot_be_a_job_is_an_error_with_its_line(line, what):
+def test_invalid_job_is_an_error_with_its_line(line, what):
     with pytest.raises(LooplineError, match="line 2 is not a job") as raised:
         list(read_jobs([LINE, line]))
     assert what in raised.value.message
@@ -103,7 +103,7 @@ def test_fields_become_tasks_and_sizes(options, expected):
     assert chosen([LINE], **options) == [expected]
 
 
-def test_a_window_the_first_jobs_and_those_that_could_never_run():
+def test_window_first_jobs_and_jobs_that_could_never_run():
     lines = [f"{n} {n * 10} -1 {0 if n == 3 else 60} {-1 if n == 4 else 2}" for n in range(1, 9)]
     assert [at for at, _, _ in chosen(lines)] == [10, 20, 50, 60, 70, 80]
     assert [at for at, _, _ in chosen(lines, first=3)] == [10, 20, 50]
@@ -165,7 +165,7 @@ def test_a_speed_for_each_interval():
         ("ant,2026-05-01,2026-05-02", "the same in all lines"),
     ],
 )
-def test_what_is_no_interval_is_an_error_with_its_line(line, what):
+def test_invalid_interval_is_an_error_with_its_line(line, what):
     with pytest.raises(LooplineError, match="line 3 is not an interval") as raised:
         read_machines(["host,start,end,speed", "bee,0,5", line])
     assert what in raised.value.message
@@ -280,7 +280,7 @@ def test_owners_who_sit_down_at_their_machines(files, capsys):
     assert (code, "there is no host pc-99" in err) == (1, True)
 
 
-def test_what_is_wrong_is_said_with_file_and_line(files, capsys):
+def test_mistake_is_reported_with_file_and_line(files, capsys):
     (files / "bad.swf").write_text("; fine\n1 2 3\n")
     code, _, err = simulate(capsys, "--swf", files / "bad.swf")
     assert (code, "bad.swf: line 2" in err.replace("\n", "")) == (1, True)

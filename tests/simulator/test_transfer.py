@@ -1,4 +1,4 @@
-"""``simulate transfer``: small cases by hand, what must hold in every run, and the command."""
+"""``simulate transfer``: small cases by hand, invariants of every run, and the command."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_link_that_changes_is_used_as_it_is() -> None:
     assert least_makespan(situation) == 15.0
 
 
-def test_a_demand_that_comes_later_is_served_by_whoever_has_the_file_by_then() -> None:
+def test_later_demand_is_served_by_current_holders() -> None:
     world = FluidWorld(star(2, apart_s=10.5), STRATEGIES["planned"](1))
     world.run()
     assert world.took == {
@@ -95,7 +95,7 @@ def test_no_run_overloads_a_link_or_beats_a_bound_and_each_host_receives_its_fil
         assert scenario is CHANGING or measures.first_mbs <= measures.most_mbs * (1 + 1e-6)
 
 
-def test_the_plan_is_ahead_of_whatever_does_not_know_the_network() -> None:
+def test_plan_beats_strategies_that_do_not_know_the_network() -> None:
     def mean(strategy: str) -> float:
         return sum(run(TransferCase(seed, strategy, SMALL)).measures.mean_s for seed in range(6))
 
@@ -103,7 +103,7 @@ def test_the_plan_is_ahead_of_whatever_does_not_know_the_network() -> None:
     assert all(planned < mean(other) for other in STRATEGIES if other != "planned")
 
 
-def test_what_can_never_be_met_is_said() -> None:
+def test_unsatisfiable_demand_is_refused() -> None:
     situation = star(1)
     nodes = tuple(NetworkNode(node.name, node.parent, 0.0, 0.0, node.is_switch) for node in situation.nodes)
     cut = Situation(nodes, situation.sizes, situation.holders, situation.arrivals, ())
@@ -123,7 +123,7 @@ def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture
     assert len(runs) == 2 * len(STRATEGIES)
 
 
-def test_what_is_printed_fits_into_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_fits_into_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([], ["--assign", "--plans", "5", "10"]):
         assert main([*COMMAND, *words, "--processes", "1"]) == 0
         printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""One file over a network that nobody wrote down, in virtual time: learnt by the code that runs live."""
+"""One file over a network without a description, in virtual time, learnt by the live code."""
 
 from __future__ import annotations
 

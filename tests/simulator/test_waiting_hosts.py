@@ -1,4 +1,4 @@
-"""Hosts of the fast world to which tasks are sent ahead: begun in order, no more than fit, and all are done."""
+"""Prefetching hosts of the fast world: tasks begin in order, no more than fit, and all are done."""
 
 from collections.abc import Iterator
 

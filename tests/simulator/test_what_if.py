@@ -89,7 +89,7 @@ def test_the_same_decisions_on_steady_machines_end_alike(policy):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_waited_at_a_worker_was_not_at_work_there(policy):
+def test_waiting_at_a_worker_is_not_work(policy):
     """Tasks of a second that are sent ahead: most of the time from sending to result they spend in the queue."""
     chosen = replace(settings(policy), prefetch_s=10.0)
     log, truth = recorded(steady_hosts(), chosen=chosen, jobs=short_jobs())
@@ -166,7 +166,7 @@ def test_the_same_decisions_on_machines_that_come_and_go_end_alike(absence, seed
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_grid_with_delays_and_queues_is_told_as_it_was(policy):
+def test_grid_with_delays_and_queues_is_reproduced(policy):
     """Real sessions and workers, frames that take their time, and short tasks that wait at unlike machines."""
     apart, means = [], []
     quick, slow = Conditions(delay_s=0.002, jitter_s=0.003), Conditions(delay_s=0.03, jitter_s=0.03)

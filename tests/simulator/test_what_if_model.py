@@ -86,7 +86,7 @@ class Log:
         self.now += seconds
 
     def end(self, name, after, outcome=Outcome.SUCCEEDED, wall=None):
-        """What the worker holds longest ends so many seconds from now."""
+        """The worker's oldest attempt ends ``after`` seconds from now."""
         self.wait(after)
         attempt = self.holding[name][0]
         return self.report(name, Result(attempt, outcome, 0, wall_s=after if wall is None else wall))
@@ -123,12 +123,12 @@ def test_a_time_that_is_longer_than_possible_is_not_simulated():
     log.submit(tasks=2)
     log.wait(30)
     log.leave("ant")
-    log.join("ant")  # it is not known what happened meanwhile, so that its own figure counts
+    log.join("ant")  # the time before is unknown, so the attempt's own figure counts
     log.end("ant", 10, wall=1e9)
     assert duration(log, (1, 1), "ant") == pytest.approx(40, abs=0.1)
 
 
-def test_a_task_of_which_nothing_is_known_is_like_its_jobs_others_or_takes_a_minute():
+def test_unknown_task_is_like_others_of_its_job_or_takes_a_minute():
     log = Log()
     log.join("ant")
     log.submit(tasks=3)
@@ -155,7 +155,7 @@ def test_known_sizes_tell_a_machines_speed_at_each_moment():
     assert duration(log, (1, 4), "ant", start=0) == pytest.approx(10 + 30 * 2)
     assert duration(log, (1, 4), "ant", start=40) == pytest.approx(80)
     assert duration(log, (1, 3), "bee", start=0) == pytest.approx(30)
-    assert duration(log, (1, 3), "ant", start=10) == 60  # there and then, it took so long
+    assert duration(log, (1, 3), "ant", start=10) == 60  # as recorded, at that time on that machine
 
 
 def test_a_job_whose_size_is_far_off_does_not_make_its_machine_fast():
@@ -172,7 +172,7 @@ def test_a_job_whose_size_is_far_off_does_not_make_its_machine_fast():
     assert duration(log, (1, 1), "ant", start=1e6) == pytest.approx(10)
 
 
-def test_what_was_cut_off_would_have_taken_longer():
+def test_interrupted_attempt_would_have_taken_longer():
     log = Log()
     log.join("ant")
     log.submit(5, 5)
@@ -186,8 +186,8 @@ def test_what_was_cut_off_would_have_taken_longer():
     assert durations.plan(TaskId(1, 2), "ant", 60.0, 0).end == pytest.approx(65.0)  # at another time, perhaps not
 
 
-def test_what_a_busy_master_heard_at_once_it_hears_at_once_again():
-    """Both slots are free before it decides: the fast machine gets the first task, whoever is named first."""
+def test_reports_handled_together_are_handled_together_again():
+    """Both slots are free before it decides: the fast machine gets the first task, in either order of reports."""
     log = Log()
     log.join("ant", speed=1.0)
     log.submit(10, 40)
@@ -202,7 +202,7 @@ def test_what_a_busy_master_heard_at_once_it_hears_at_once_again():
     assert log.what_if().jobs[2].finished_at == pytest.approx(40)
 
 
-def test_time_in_which_a_machine_had_nothing_to_do_tells_nothing_of_its_speed():
+def test_idle_time_does_not_affect_a_machines_speed():
     log = Log()
     log.join("ant")
     log.submit(10, 10)
@@ -235,7 +235,7 @@ def test_a_task_fails_as_often_as_it_did():
     assert hopeless.what_if(policy="round-robin").jobs[1].state is JobState.FAILED
 
 
-def test_what_owners_did_is_done_again():
+def test_owners_actions_are_repeated():
     log = Log()
     log.join("ant")
     log.submit(10, 10)
@@ -301,7 +301,7 @@ def test_a_machine_that_fell_silent_is_silent_again():
     log.join("ant")
     log.submit(30)
     log.wait(4)
-    log.report("ant")  # the last that is heard of it
+    log.report("ant")  # its last report
     log.wait(6)
     log.step()  # its lease is over
     log.join("bee")
@@ -317,7 +317,7 @@ def test_a_machine_that_fell_silent_is_silent_again():
     assert tally.lost_s == pytest.approx(9, abs=1)
 
 
-def test_what_is_sent_to_a_silent_machine_is_lost():
+def test_frame_to_a_silent_machine_is_lost():
     log = Log(lease_s=5.0, report_every_s=2.0)
     log.join("ant")
     log.wait(4)
@@ -325,7 +325,7 @@ def test_what_is_sent_to_a_silent_machine_is_lost():
     log.wait(3)
     log.submit(10)
     assert log.holding["ant"] == [AttemptId(1, 1, 1)]
-    log.holding["ant"].clear()  # nobody heard it
+    log.holding["ant"].clear()  # the frame was lost
     log.wait(3)
     log.step()
     log.wait(10)

@@ -93,7 +93,7 @@ class CarryingRoom:
         return self.step(WorkerLeft(name, self.open.pop(name)[0]))
 
     def plan(self) -> TransfersPlanned:
-        """Make the plan that is asked for; it is not told to the scheduler."""
+        """Return the requested plan, without stepping the scheduler."""
         assert self.asked, "no plan is asked for"
         asked, self.asked = self.asked, None
         made = FILLING.plan(asked.request())

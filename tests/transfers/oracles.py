@@ -40,7 +40,7 @@ def random_request(
     *,
     symmetric: bool = True,
 ) -> PlanRequest:
-    """Each host wants ``wants`` files, each of which up to ``copies`` hosts have."""
+    """Return a request where each host wants ``wants`` files, and each file has up to ``copies`` holders."""
     names = [f"h{number}" for number in range(hosts)]
     holders = {f"f{file}": tuple(draw.sample(names, draw.randint(1, copies))) for file in range(files)}
     demands = [
@@ -102,7 +102,7 @@ def narrowest(network: Network, start: str, end: str, holders: Sequence[str]) ->
 
 
 def best_bottleneck(network: Network, holders: Sequence[str], receivers: Sequence[str]) -> float:
-    """Return the best rate at which all receivers can be served at once, by trying all lines from all sources."""
+    """Return the best common rate for all receivers, by trying all lines from all sources."""
     best = 0.0
     for choice in product(holders, repeat=len(receivers)):
         groups = [

@@ -33,12 +33,12 @@ def test_one_switch_for_each_subnet_and_gateway_on_links_of_the_cards_speed() ->
         NetworkNode("a", "10.1.0.0/24 via 10.1.0.1", 12.5e6, 12.5e6),
         NetworkNode("b", "10.1.0.0/24 via 10.1.0.1", 125e6, 125e6),
         NetworkNode("c", "10.2.0.0/24", 125e6, 125e6),
-        NetworkNode("d", "10.1.0.0/24 via 10.1.0.254", 125e6, 125e6),  # whose speed nobody knows
+        NetworkNode("d", "10.1.0.0/24 via 10.1.0.254", 125e6, 125e6),  # of unknown speed
     )
     assert assumed_network(dict(reversed(LINKS.items()))).nodes == network.nodes
 
 
-def test_who_tells_nothing_and_a_master_that_nobody_is_near_are_at_the_root() -> None:
+def test_workers_without_facts_and_a_remote_master_are_at_the_root() -> None:
     found = {node.name: node.parent for node in assumed_network({"old": None}).nodes}
     assert found == {"network": None, "master": "network", "old": "network"}
     far = assumed_network({"c": replace(LINKS["c"], has_master=False)})
@@ -52,7 +52,7 @@ def test_a_plan_can_be_made_on_it_and_the_slow_card_does_not_slow_down_the_other
     assert found == {("d", "a"): 0.0, ("c", "b", "d"): 125e6}
 
 
-def test_the_operators_file_is_over_all_that_is_assumed() -> None:
+def test_operators_file_overrides_assumptions() -> None:
     file = read_network(
         """
         [switches.core]

@@ -37,7 +37,7 @@ SWITCHES = (
 )
 
 
-def test_nothing_is_asked_or_stored_where_nobody_has_or_wants_a_large_file() -> None:
+def test_nothing_is_requested_or_stored_without_large_files() -> None:
     room = CarryingRoom()
     for name in ("ant", "bee"):
         for has in ((), None):
@@ -46,14 +46,14 @@ def test_nothing_is_asked_or_stored_where_nobody_has_or_wants_a_large_file() -> 
     assert not room.scheduler.state.own(TransferMemory).carriers
 
 
-def test_without_peers_reports_of_files_are_not_looked_at() -> None:
+def test_reports_of_files_are_ignored_without_peers() -> None:
     room = CarryingRoom(peers=False)
     room.tell("ant", has=[A])
     assert asked(room.tell("bee", wants=[A])) is None
     assert not room.store.carriers
 
 
-def test_at_a_checkpoint_network_and_numbers_go_on_and_an_open_request_is_made_anew() -> None:
+def test_checkpoint_keeps_network_and_numbers_and_repeats_the_request() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     room.tell("ant", wants=[A])
@@ -75,7 +75,7 @@ def test_at_a_checkpoint_network_and_numbers_go_on_and_an_open_request_is_made_a
     assert room.sources() == {"ant": MASTER}
 
 
-def test_a_file_is_planned_once_over_each_link_and_the_workers_are_told() -> None:
+def test_file_crosses_each_link_once_and_workers_get_the_plan() -> None:
     room = CarryingRoom()
     assert room.step(NetworkChanged(SWITCHES)).replies[0].__class__.__name__ == "Done"
     for name in ("ant", "bee", "cat", "dog"):
@@ -103,7 +103,7 @@ def test_neighbours_in_number_follow_one_another_in_a_line() -> None:
     assert names == [MASTER, "pc-1", "pc-2", "pc-9", "pc-10", "core"]
 
 
-def test_a_plan_for_some_is_adopted_and_asked_for_again_when_others_have_come_meanwhile() -> None:
+def test_plan_is_adopted_and_requested_again_if_receivers_were_added() -> None:
     room = CarryingRoom()
     room.tell("ant", has=[A])
     room.tell("bee", wants=[A])
@@ -150,7 +150,7 @@ def test_an_answer_to_another_request_changes_nothing() -> None:
     assert not room.step(plan).rows(Carrier), "the same again"
 
 
-def test_the_end_of_a_transfer_and_a_worker_that_goes_have_the_rest_planned_anew() -> None:
+def test_transfers_are_planned_again_when_one_ends_or_a_worker_leaves() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     for name in ("cat", "dog", "ant"):
@@ -167,7 +167,7 @@ def test_the_end_of_a_transfer_and_a_worker_that_goes_have_the_rest_planned_anew
     assert room.asked is None, "nothing is left to plan"
 
 
-def test_a_restart_goes_on_with_the_plan_in_force_and_asks_once() -> None:
+def test_restart_keeps_the_plan_and_requests_one() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     for name in ("ant", "bee", "cat"):
@@ -213,7 +213,7 @@ def orders_of(room: CarryingRoom, name: str) -> PeerOrders:
     return room.assigns[name].peers or PeerOrders()
 
 
-def test_an_assign_says_from_whom_at_what_rate_and_who_is_served() -> None:
+def test_assign_names_sources_rates_and_receivers() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     room.tell("zoe")
@@ -237,7 +237,7 @@ def test_an_assign_says_from_whom_at_what_rate_and_who_is_served() -> None:
     assert room.assigns["zoe"].peers is None
 
 
-def test_a_changed_plan_is_told_at_once_and_an_unchanged_one_to_nobody() -> None:
+def test_only_a_changed_plan_is_sent() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     for name in ("ant", "bee"):
@@ -303,7 +303,7 @@ def test_whom_several_accuse_passes_nothing_on_for_a_while() -> None:
     assert "ant" not in room.sources().values()
 
 
-def test_one_that_cannot_be_reached_is_planned_on_where_it_can_dial() -> None:
+def test_unreachable_worker_is_planned_where_it_can_dial() -> None:
     room = CarryingRoom()
     room.tell("ant", has=[A])
     fault = PeerFault(A, "ant", FaultKind.UNREACHABLE)
@@ -313,7 +313,7 @@ def test_one_that_cannot_be_reached_is_planned_on_where_it_can_dial() -> None:
     assert room.scheduler.state.own(TransferMemory).carriers["bee"].avoids("ant", room.now)
 
 
-def test_a_liar_is_quarantined_and_serves_nobody_until_it_is_back() -> None:
+def test_lying_source_is_quarantined_until_it_returns() -> None:
     room = CarryingRoom(quarantine_s=20.0, lease_s=100.0)
     room.tell("liar", has=[A])
     room.tell("bee", wants=[A])
@@ -352,7 +352,7 @@ async def test_rows_and_log_of_transfers_agree_in_a_real_store(tmp_path: Path) -
     assert await check(url) == []
 
 
-def test_what_has_waited_for_long_is_planned_again_with_a_least_rate() -> None:
+def test_overdue_demand_is_planned_with_a_minimum_rate() -> None:
     room = CarryingRoom(lease_s=100.0)
     room.tell("ant", wants=[A])
     asked = room.asked
@@ -392,14 +392,14 @@ def test_a_worker_called_as_the_master_or_a_switch_takes_files_from_the_master()
     assert room.sources() == {MASTER: None, "left": None, "ant": MASTER}
 
 
-def test_what_is_expected_to_be_there_follows_what_flows() -> None:
+def test_expected_arrival_follows_the_measured_flow() -> None:
     transfer = Transfer(SIZE, 0.0, SIZE // 4, 1.0, SIZE / 8)
     assert transfer.left_bytes(1.0) == SIZE * 3 / 4
     assert transfer.left_bytes(3.0) == SIZE / 2
     assert transfer.left_bytes(100.0) == 0.0
 
 
-def test_pipelines_follow_from_who_takes_a_file_from_whom() -> None:
+def test_pipelines_follow_from_sources_of_receivers() -> None:
     def of(source: str | None) -> Transfer:
         return Transfer(SIZE, 0.0, 0, 0.0, 0.0, source, 3.0)
 
@@ -409,7 +409,7 @@ def test_pipelines_follow_from_who_takes_a_file_from_whom() -> None:
     assert not list(pipelines_of(A, {"x": of("y"), "y": of("x")})), "a circle begins nowhere"
 
 
-def test_who_comes_late_takes_the_file_from_those_ahead_and_never_the_other_way_round() -> None:
+def test_late_receiver_fetches_from_receivers_ahead_of_it() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     for name in ("bee", "cat"):
@@ -456,7 +456,7 @@ async def test_the_solver_runs_in_a_thread_and_a_failure_is_an_empty_plan() -> N
     assert posted.empty(), "a master that stops plans nothing more"
 
 
-def test_who_served_a_worker_that_was_forgotten_goes_on_without_it() -> None:
+def test_source_of_a_forgotten_worker_continues() -> None:
     room = CarryingRoom()
     room.tell("ant", has=[A])
     room.tell("bee", wants=[A])
@@ -479,7 +479,7 @@ def test_whose_source_was_forgotten_is_explained_before_there_is_another_plan() 
     assert "from worker ant, which is gone" in reason.detail
 
 
-def test_reports_of_other_sessions_are_not_heard() -> None:
+def test_reports_of_other_sessions_are_ignored() -> None:
     room = CarryingRoom()
     told = room.tell("ant", wants=[A])
     assert asked(told)

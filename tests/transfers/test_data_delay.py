@@ -32,7 +32,7 @@ def delays(room: CarryingRoom, *files: str) -> dict[str, float]:
     return {name: data_delay(room.scheduler.state, job, 1, name) for name in ("ant", "bee", "cat")}
 
 
-def test_a_file_that_is_there_costs_nothing_and_one_that_is_elsewhere_its_way_over_the_workers_link() -> None:
+def test_delay_is_zero_for_a_local_file_else_its_way_over_the_link() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(LINKS))
     for name, has in {"ant": [A, B], "bee": [A], "cat": []}.items():
@@ -41,13 +41,13 @@ def test_a_file_that_is_there_costs_nothing_and_one_that_is_elsewhere_its_way_ov
     assert delays(room, A, B) == {"ant": 0, "bee": SIZE / (4 * MIB), "cat": 2 * SIZE / (4 * MIB)}
 
 
-def test_a_file_that_nobody_has_makes_no_difference() -> None:
+def test_file_without_holders_makes_no_difference() -> None:
     room = CarryingRoom()
     room.tell("ant", has=[A])
     assert delays(room, C) == {"ant": 0, "bee": 0, "cat": 0}
 
 
-def test_what_is_on_its_way_costs_what_is_left_of_it() -> None:
+def test_file_on_its_way_costs_its_remaining_bytes() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(LINKS))
     room.tell("bee", wants=[A])
@@ -58,7 +58,7 @@ def test_what_is_on_its_way_costs_what_is_left_of_it() -> None:
     assert delays(room, A)["cat"] == SIZE / (4 * MIB)
 
 
-def test_those_that_have_all_of_a_file_are_nearer_than_those_that_fetch_it() -> None:
+def test_holders_are_nearer_than_fetching_workers() -> None:
     room = CarryingRoom()
     room.tell("ant", wants=[A])
     room.tell("cat", has=[A])
@@ -67,7 +67,7 @@ def test_those_that_have_all_of_a_file_are_nearer_than_those_that_fetch_it() -> 
     assert near(room.scheduler.state, job, 1) == ["cat", "ant"]
 
 
-def test_explain_says_from_whom_a_file_comes_and_why() -> None:
+def test_explain_names_the_source_of_a_file_and_the_reason() -> None:
     room = CarryingRoom(lease_s=100.0)
     room.step(NetworkChanged(LINKS))
     room.tell("ant", has=[])
@@ -144,7 +144,7 @@ def test_each_task_of_a_job_goes_where_its_own_file_is(policy: str) -> None:
     assert placed_on == {1: "bee", 2: "cat", 3: "ant"}
 
 
-def test_a_worker_without_a_file_leaves_the_tasks_of_those_that_have_one() -> None:
+def test_worker_without_a_file_leaves_tasks_to_workers_that_have_it() -> None:
     room = CarryingRoom(order=Order.NONE)
     for name, file in (("ant", None), ("bee", A)):
         room.tell(name, has=[file] if file else [])

@@ -77,7 +77,7 @@ def test_a_line_visits_one_switch_after_the_other() -> None:
     assert oracles.used(network, [("h0", "h1", "h2", "h3", "h4", "h5")])[("root", "other")] == 3
 
 
-def test_what_is_cut_off_is_in_no_line() -> None:
+def test_unreachable_host_is_in_no_line() -> None:
     network = Network(
         [
             NetworkNode("root", None, is_switch=True),

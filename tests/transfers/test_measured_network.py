@@ -50,7 +50,7 @@ def groups(switches: Switches) -> set[frozenset[str]]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_choice_of_switches_explains_more_than_what_the_search_finds(seed: int) -> None:
+def test_search_finds_the_switches_that_explain_most(seed: int) -> None:
     chance = random.Random(seed)
     names = [f"h{number}" for number in range(chance.randrange(4, 7))]
     switches = [f"s{number}" for number in range(chance.randrange(1, 4))]
@@ -83,7 +83,7 @@ def shown_by(found: Network, sets: Sequence[Sequence[Pair]]) -> MeasuredNetwork:
 
 
 def test_flows_that_are_slow_only_together_show_a_link_that_they_share() -> None:
-    """Alone each has all of its card. Which of them shares with which tells the two sides."""
+    """Each flow alone uses its whole card. The pairs that slow each other down reveal the two sides."""
     found, names = lab(8, 100.0, 130.0)
     alone = [[(names[0], name)] for name in names[1:]] + [[(name, names[0])] for name in names[1:]]
     across = list(zip(names, names[4:], strict=False))
@@ -170,7 +170,7 @@ def test_probes_that_fail_end_the_measuring_all_the_same() -> None:
     assert next_probes([], {}) == next_probes(["a"], {}) == ()
 
 
-def test_what_is_measured_is_over_what_is_assumed_and_holds_for_cards_alike() -> None:
+def test_measurement_overrides_assumptions_and_applies_to_like_cards() -> None:
     links: dict[str, HostLink | None] = {
         name: HostLink("10.0.0.0/24", "", 1000.0, has_master=name == "a") for name in "abcd"
     }
@@ -192,7 +192,7 @@ def test_what_is_measured_is_over_what_is_assumed_and_holds_for_cards_alike() ->
 
 
 def line_by_name(at: dict[str, str], edge: float, between: float, seed: int) -> FlowSample:
-    """One line of hosts by name, at the rate that the links allow it, and what each hop's meter would tell."""
+    """Return a sample of one line of hosts by name at the rate that its links allow, as meters would report it."""
     found = network({name: (switch, edge) for name, switch in at.items()}, dict.fromkeys(at.values(), between))
     noise, line = random.Random(seed), [MASTER, *sorted(set(at) - {MASTER})]
     pairs = list(pairwise(line))
@@ -222,7 +222,7 @@ def test_one_line_across_a_narrow_cable_shows_the_two_sides_of_it(seed: int) -> 
 
 
 def test_the_two_sides_of_two_hundred_hosts_are_found_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many samples there are: 120 are kept, and each choice of switches is held against all that are used."""
+    """The number of samples does not matter: 120 are kept, and each choice of switches is compared with all."""
     chance, names = random.Random(0), [f"h{number:03}" for number in range(200)]
     at = {name: chance.choice("AB") for name in names} | {MASTER: "A"}
     lines = [{name: at[name] for name in (MASTER, *chance.sample(names, 150))} for _ in range(100)]

@@ -1,4 +1,4 @@
-"""Sources that fall silent: one accuser is enough, if what it says can be seen from the master as well."""
+"""Sources that fall silent: one accuser is enough if the master can confirm the accusation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def silent(source: str, lives: bool | None) -> PeerFault:
 
 
 def a_line() -> CarryingRoom:
-    """A line of five, of which bee is to fall silent: cat takes from it, and has as much as bee told last."""
+    """A line of five. Bee will fall silent: cat fetches from it, and has as much as bee reported last."""
     room = CarryingRoom(lease_s=1000.0)
     room.step(NetworkChanged(SWITCHES))
     for name in HOSTS:
@@ -45,7 +45,7 @@ def sources_named(room: CarryingRoom, name: str) -> list[str]:
     return [source.worker for source in orders.fetch[0].sources] if orders else []
 
 
-def test_one_from_which_nothing_comes_is_named_to_nobody_until_it_is_heard() -> None:
+def test_mute_source_is_assigned_to_no_receiver_until_it_reports() -> None:
     room = a_line()
     before = room.transfer("bee")
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=False)])
@@ -68,7 +68,7 @@ def test_one_from_which_nothing_comes_is_named_to_nobody_until_it_is_heard() -> 
     assert "bee" in room.sources().values(), "it may serve again"
 
 
-def test_one_that_passes_nothing_on_of_what_it_has_serves_nobody_for_a_while() -> None:
+def test_source_that_passes_nothing_on_is_excluded_for_a_while() -> None:
     room = a_line()
     room.tell("bee", wants={A: 6 * MIB})
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=True)])
@@ -83,7 +83,7 @@ def test_one_that_passes_nothing_on_of_what_it_has_serves_nobody_for_a_while() -
 
 
 @pytest.mark.parametrize("lives", [True, None], ids=["has hardly more", "hung up"])
-def test_one_that_is_perhaps_not_at_fault_is_only_kept_from_its_accuser(lives: bool | None) -> None:
+def test_source_with_a_doubtful_fault_is_kept_only_from_its_accuser(lives: bool | None) -> None:
     room = a_line()
     room.tell("bee", wants={A: 2 * MIB})
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives)])
@@ -94,7 +94,7 @@ def test_one_that_is_perhaps_not_at_fault_is_only_kept_from_its_accuser(lives: b
     assert room.sources()["cat"] != "bee"
 
 
-def test_whoever_accuses_one_after_the_other_is_believed_once() -> None:
+def test_receiver_that_accuses_one_source_after_another_is_believed_once() -> None:
     room = a_line()
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=False)])
     room.tell("bee", wants={A: MIB})
@@ -107,7 +107,7 @@ def test_whoever_accuses_one_after_the_other_is_believed_once() -> None:
     assert state.own(TransferMemory).carriers["ant"].is_mute(room.now), "one that has gone speaks for its accuser"
 
 
-def test_a_plan_in_which_a_mute_one_passes_on_is_dropped() -> None:
+def test_plan_with_a_mute_source_inside_a_line_is_dropped() -> None:
     room = a_line()
     room.step(NetworkChanged((NetworkNode("dog", "left", 10 * MIB, 10 * MIB),)))
     plan = room.plan()
@@ -120,7 +120,7 @@ def test_a_plan_in_which_a_mute_one_passes_on_is_dropped() -> None:
     assert "bee" not in room.sources().values()
 
 
-def test_whoever_took_from_one_that_has_gone_stays_in_its_line() -> None:
+def test_receiver_of_a_departed_source_stays_in_its_line() -> None:
     room = a_line()
     room.leave("bee")
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=None)])

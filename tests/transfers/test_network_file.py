@@ -1,4 +1,4 @@
-"""``network.toml``: what it says, and its mistakes with their lines."""
+"""``network.toml``: its content, and mistakes with their lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ edge = "1 Gbit/s"
 
 
 def test_a_tree_of_switches_with_the_workers_that_are_there() -> None:
-    """The first rule that matches holds; a worker that none matches is told."""
+    """The first matching rule holds; a worker without one is reported."""
     network, unplaced = read_network(LAB).network(["lab1-07", "lab1-08", "pc3", "pc10", "master"])
     assert unplaced == ["pc10"]
     assert network.nodes[1:] == (
@@ -75,7 +75,7 @@ def test_mistakes_name_their_line(said: str, instead: str, complaint: str, hint:
     assert hint in caught.value.hint
 
 
-def test_an_empty_file_is_told_how_to_begin() -> None:
+def test_empty_file_is_refused_with_an_example() -> None:
     with pytest.raises(LooplineError, match="names no switch"):
         read_network("")
 

@@ -89,8 +89,8 @@ def _objective(
     return each.objective(rates), dict(zip(lines, rates, strict=True))
 
 
-def test_what_runs_goes_on_from_its_source_when_a_receiver_ends_and_another_comes() -> None:
-    """Four hosts at one switch: whoever has ended leaves the line, and nobody is moved for no gain."""
+def test_running_fetches_keep_their_source_when_receivers_change() -> None:
+    """Four hosts at one switch: a finished host leaves the line, and no host is moved without gain."""
     network = star("abcde")
     request = PlanRequest(network, {"f": ("a",)}, tuple(Demand("f", host) for host in "bcd"))
     first = plan(request, solve)
@@ -108,7 +108,7 @@ def test_a_newcomer_joins_the_line_where_two_lines_would_share_the_sources_link(
     assert [(pipeline.hosts, pipeline.rate) for pipeline in found.pipelines] == [(("a", "b", "c"), 10.0)]
 
 
-def test_a_line_whose_source_has_gone_is_made_anew() -> None:
+def test_line_is_rebuilt_when_its_source_leaves() -> None:
     running = (Pipeline("f", ("gone", "b", "c"), 10.0), Pipeline("f", ("a", "d"), 1.0))
     demands = tuple(Demand("f", host) for host in "bcd")
     found = plan(PlanRequest(star("abcd"), {"f": ("a",)}, demands, running), solve)
@@ -125,7 +125,7 @@ def test_a_line_is_split_into_three_at_most() -> None:
     assert len(found.pipelines) == 3
 
 
-def test_nobody_fetches_what_it_has_or_nobody_has() -> None:
+def test_host_fetches_neither_its_own_files_nor_files_without_holders() -> None:
     demands = (Demand("f", "a"), Demand("g", "b"))
     assert plan(PlanRequest(star("ab"), {"f": ("a",)}, demands), solve) == TransferPlan()
 
@@ -137,7 +137,7 @@ def test_a_plan_is_the_same_as_json() -> None:
     assert adapter.validate_json(adapter.dump_json(found)) == found
 
 
-def test_who_fetches_from_whom_and_passes_on_to_whom() -> None:
+def test_fetches_follow_from_pipelines() -> None:
     found = TransferPlan((Pipeline("f", ("a", "b", "c"), 2.0),), 4.0)
     assert list(found.fetches()) == [Fetch("f", "b", "a", "c", 2.0), Fetch("f", "c", "b", None, 2.0)]
 

@@ -40,7 +40,7 @@ def test_no_rate_is_below_its_floor_by_rounding(solve: Solve) -> None:
         keeps_to(each, solve(each))
 
 
-def test_rates_that_are_shared_out_are_as_good_and_nobody_waits_without_need() -> None:
+def test_filled_up_rates_are_as_good_as_optimal_and_work_conserving() -> None:
     """Who has nothing could have nothing, as the exact simplex says: with any floor the objective would be less."""
     waiting = 0
     for each in SMALL:
@@ -71,7 +71,7 @@ def test_the_exact_simplex_itself() -> None:
 
 
 def test_filled_rates_are_max_min_fair() -> None:
-    """Each pipeline has a full constraint in which no other rises higher above its floor: a bottleneck of its own."""
+    """Each pipeline has a bottleneck: a full constraint where no other pipeline is higher above its floor."""
     for each in SMALL:
         rates = fill(each)
         keeps_to(each, rates)
@@ -87,7 +87,7 @@ def test_filled_rates_are_max_min_fair() -> None:
 
 
 @pytest.mark.parametrize("solve", [fill, solver.solve])
-def test_what_waited_too_long_gets_its_floor(solve: Solve) -> None:
+def test_overdue_demand_gets_its_floor(solve: Solve) -> None:
     """By the sum alone the pipeline with one receiver would get nothing beside the one with nine."""
     shared = [NetworkNode("root", None, is_switch=True), NetworkNode("source", "root", 10.0, 10.0)]
     network = Network([*shared, *(NetworkNode(f"h{n}", "root", 100.0, 100.0) for n in range(10))])

@@ -1,4 +1,4 @@
-"""A real Chromium, the system's own, and all that its pages do: each request, each complaint."""
+"""The system's own Chromium, with a record of its pages: each request and each complaint."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.live.grid import Grid
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ON_MACOS = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in ("Chromium", "Google Chrome")]
 _OF_A_DESKTOP = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "SpareRendererForSitePerProcess"]
-"""Features that nobody looks at: the first two draw the lists under the address bar of each window."""
+"""Features that tests do not need: the first two draw the lists under the address bar of each window."""
 _OF_PLAYWRIGHT = """AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose HttpsUpgrades
     HttpsFirstBalancedModeAutoEnable LensOverlay MediaRouter PaintHolding ThirdPartyStoragePartitioning
     AvoidCorsURLLoaderRestartOnRedirect OptimizationHints NetworkTimeServiceQuerying AimEnabled PreconnectToSearch"""
-"""What it turns off itself: of several --disable-features Chromium heeds the last."""
+"""Features that Playwright turns off: Chromium uses only the last of several --disable-features."""
 FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--disable-gpu",
@@ -38,11 +38,11 @@ _CALM = {"viewport": DESKTOP, "locale": "en-GB", "color_scheme": "light", "reduc
 _SETTLED_S = 5.0
 _READING = re.compile("^Reading .* …$")
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
-REFUSED = "status of 401"  # what the browser says of a wrong token
-AWAY = "net::ERR_"  # ... and of a master that is away
+REFUSED = "status of 401"  # the browser's complaint about a wrong token
+AWAY = "net::ERR_"  # ... and about an unreachable master
 _AXE_RUN = """(options) => axe.run(document, {resultTypes: ["violations"], selectors: false, ...options})
   .then((found) => found.violations)"""
-"""Of what is in order nothing is described, nor sent here: that takes as long as to look for what is not."""
+"""Only violations are described and sent here: the rest would double the time."""
 _TURN_TO = """(path) => {
   history.pushState(null, "", path);
   dispatchEvent(new PopStateEvent("popstate"));
@@ -52,7 +52,7 @@ _WATCH_POLICY = """addEventListener("securitypolicyviolation", (event) =>
 
 
 def chromium() -> str:
-    """Where it is. Without one a test is skipped, or fails where LOOPLINE_REQUIRE_BROWSER=1 says that it must run."""
+    """Return its path. Without one a test is skipped, or fails with LOOPLINE_REQUIRE_BROWSER=1."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     found = found or next((path for path in ON_MACOS if Path(path).exists()), None)
     if found is None:
@@ -77,7 +77,7 @@ async def running_browser() -> AsyncIterator[Browser]:
 
 @dataclass
 class Visit:
-    """One visitor's browser: a page, and what it has asked for and complained about."""
+    """One visitor's browser: a page, with its requests and complaints."""
 
     url: str
     page: Page
@@ -94,26 +94,26 @@ class Visit:
         await self.page.get_by_role("navigation", name="Pages").wait_for()
 
     async def forget(self) -> None:
-        """What was done and heard before: whoever loads the page now is signed in and has done nothing yet."""
+        """Forget earlier requests, complaints and stored state; the visitor stays signed in."""
         await self.page.evaluate("sessionStorage.clear(); localStorage.clear()")
         self.requests.clear()
         self.complaints.clear()
 
     async def show(self, path: str = "/") -> None:
-        """Load the page at a view, until all that it reads is there."""
+        """Load the page at a view, until all its data is loaded."""
         await self.open(path)
         await self.page.get_by_role("navigation", name="Pages").wait_for()
         await expect(self.page.get_by_role("status").filter(has_text="live")).to_be_visible()
         await expect(self.page.get_by_text(_READING)).to_have_count(0)
 
     async def turn_to(self, path: str, heading: str) -> None:
-        """Another view of the page that is open, as its links show it, once all that this view reads is there."""
+        """Show another view of the open page, as its links do, and wait until all its data is loaded."""
         await self.page.evaluate(_TURN_TO, path)
         await self.page.get_by_role("heading", level=1, name=re.compile(f"^{heading}")).wait_for()
         await expect(self.page.get_by_text(_READING)).to_have_count(0)
 
     async def too_narrow(self) -> list[int]:
-        """Widths, of a desk's screen and of a phone's, at which the page scrolls sideways."""
+        """Return the widths, of a desktop and of a phone, that make the page scroll sideways."""
         found = []
         for size in (PHONE, DESKTOP):
             await self.page.set_viewport_size(size)
@@ -122,7 +122,7 @@ class Visit:
         return found
 
     async def _comes_to_fit(self) -> bool:
-        """What is drawn takes its new width a moment later."""
+        """Wait for the new layout, which follows a moment later. False if it does not fit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLED_S):
                 while await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
@@ -131,7 +131,7 @@ class Visit:
         return False
 
     async def barriers(self) -> list[str]:
-        """What axe-core finds that keeps people out, in light and in dark: rule, element, why."""
+        """Return accessibility violations found by axe-core, in light and in dark: rule, element, reason."""
         if not await self.page.evaluate("'axe' in window"):
             await self.page.evaluate(AXE.read_text())
         found = await self._violations("light", {})
@@ -150,7 +150,7 @@ class Visit:
 
     @asynccontextmanager
     async def in_zone(self, zone: str) -> AsyncIterator[None]:
-        """Be where the clocks show this zone's time."""
+        """Show times of this zone in the block."""
         told = await self.page.context.new_cdp_session(self.page)
         try:
             await told.send("Emulation.setTimezoneOverride", {"timezoneId": zone})
@@ -159,7 +159,7 @@ class Visit:
             await told.detach()
 
     def check(self, *expected: str) -> None:
-        """It asked nobody but its master, and complained of nothing but what was ``expected``."""
+        """Check that the page sent requests only to its master, and had only ``expected`` complaints."""
         outside = [url for url in self.requests if not url.startswith((self.url, "data:", "blob:"))]
         assert not outside, outside
         odd = [complaint for complaint in self.complaints if not any(part in complaint for part in expected)]

@@ -37,7 +37,7 @@ async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> As
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def admins_visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
-    """An admin who signs in once: to make a browser's context and to sign in costs more than most tests do there."""
+    """An admin who signs in once, because a new browser context with a sign-in takes longer than most tests."""
     async with visiting(browser, grid.url) as visit:
         await visit.sign_in(admin(grid))
         yield visit
@@ -45,8 +45,9 @@ async def admins_visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def visit(admins_visit: Visit) -> AsyncIterator[Visit]:
-    """An admin who is signed in and has done nothing yet: a test begins with ``show``, which loads the page anew. In
-    the end the page has asked nobody but the master, and had nothing to complain of.
+    """A signed-in admin with a clean state. A test begins with ``show``, which loads the page.
+
+    At the end, the page must have sent requests only to the master, and have no complaints.
     """
     await admins_visit.forget()
     yield admins_visit

@@ -1,4 +1,4 @@
-"""What an admin does at the page, and what others see of it: drains, tokens, a session that ends."""
+"""Actions of an admin at the page, and their view for others: drains, tokens, a session that ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_token_for_prometheus_is_made_shown_once_and_revoked(visit: Visi
     assert await metrics(grid, secret) == 401
 
 
-async def test_who_is_signed_out_reads_why(browser: Browser, grid: Grid) -> None:
+async def test_signed_out_user_reads_the_reason(browser: Browser, grid: Grid) -> None:
     client = grid.client()
     token = await client.create_token("guest", "reader")
     async with visiting(browser, grid.url) as visit:

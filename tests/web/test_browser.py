@@ -1,4 +1,4 @@
-"""Without a browser the tests of the page say what to install: skipped at a desk, failed where they must run."""
+"""Without a browser, tests of the page name the missing package: skipped, or failed if they are required."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ async def test_users_stand_in_the_order_of_their_turns_with_use_and_share(visit:
     assert (await grid.ended(job)).state == "succeeded"
 
 
-async def test_what_a_task_writes_is_there_while_it_writes(visit: Visit, grid: Grid) -> None:
+async def test_task_output_appears_while_it_is_written(visit: Visit, grid: Grid) -> None:
     page = visit.page
     first, second = grid.gate("log-1"), grid.gate("log-2")
     try:
@@ -287,7 +287,7 @@ async def test_what_a_task_writes_is_there_while_it_writes(visit: Visit, grid: G
 
 
 async def test_a_file_goes_there_and_a_picture_and_a_table_come_back(visit: Visit) -> None:
-    """Dropped on the form, found by the task, and what it makes of it is shown in place."""
+    """The file is dropped on the form and read by the task, whose output is shown on the page."""
     page = visit.page
     await visit.show("/submit")
     await page.get_by_label("Name", exact=True).fill("painter")
@@ -369,7 +369,7 @@ async def test_a_killed_worker_turns_grey(visit: Visit, grid: Grid) -> None:
     assert await text_colour(row_of(page, "cat")) != colour
 
 
-async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid) -> None:
+async def test_page_continues_after_a_restart_of_the_master(visit: Visit, grid: Grid) -> None:
     page = visit.page
     with held_back(grid, "restart") as wait:
         job = await grid.submit(wait, max_replicas=1, name="survivor")
@@ -377,7 +377,7 @@ async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid
         await expect(row_of(page, "survivor")).to_contain_text("running")
         await page.evaluate("window.neverReloaded = true")
         await grid.kill_master()
-        await expect(page.get_by_role("alert").filter(has_text="does not answer since")).to_be_visible()
+        await expect(page.get_by_role("alert").filter(has_text="has not answered since")).to_be_visible()
         await expect(row_of(page, "survivor")).to_be_visible()
         await grid.start_master()
         await expect(page.get_by_role("alert")).to_have_count(0)
@@ -389,7 +389,7 @@ async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid
     visit.complaints.clear()
 
 
-async def test_it_connects_anew_on_waking_up_and_when_the_network_is_back(browser: Browser, grid: Grid) -> None:
+async def test_page_reconnects_on_waking_up_and_when_the_network_is_back(browser: Browser, grid: Grid) -> None:
     async with visiting(browser, grid.url) as visit:
         page = visit.page
         streams = re.compile(r"/api/v1/events\?")
@@ -454,7 +454,7 @@ async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(visit: 
 
 
 async def test_the_browser_enforces_the_policy(browser: Browser, grid: Grid) -> None:
-    """And these tests would hear of it."""
+    """And these tests would notice a violation."""
     async with visiting(browser, grid.url) as visit:
         await visit.open()
         await visit.page.get_by_label("Token").wait_for()

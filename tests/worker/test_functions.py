@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -643,6 +644,67 @@ async def test_call_is_killed_at_its_time_limit(caller: Caller) -> None:
     assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 0.2 s")
 
 
+def save_at_the_end(folder: str) -> None:
+    """Tell that it runs, and write a file while it is left."""
+    import time
+
+    try:
+        print("ready", flush=True)
+        time.sleep(1000)
+    finally:
+        (Path(folder) / "saved").write_text("half a result")
+
+
+async def ready(caller: Caller, run: Run) -> Run:
+    """Start a call and wait until it runs."""
+    caller.bench.runner.start(run)
+    assert await caller.bench.runner.read(run.attempt, "stdout", 0, 100) == b"ready\n"
+    return run
+
+
+async def test_call_has_time_to_save_when_it_is_ended_gently(caller: Caller, tmp_path: Path) -> None:
+    run = await ready(caller, caller.run(save_at_the_end, str(tmp_path), kill_after_s=600.0))
+    caller.bench.runner.cancel(run.attempt, gently=True)
+    result = await caller.bench.end_of(run)
+    assert (result.outcome, result.value) == (Outcome.CANCELLED, None)
+    assert (tmp_path / "saved").read_text() == "half a result"
+    assert await caller.value(own_pid), "the next call has another interpreter"
+
+
+async def test_chunk_ended_gently_keeps_earlier_results_and_starts_no_other_call(
+    caller: Caller, tmp_path: Path
+) -> None:
+    def second_saves(number: int, folder: str) -> int:
+        (Path(folder) / f"began-{number}").touch()
+        if number == 2:
+            save_at_the_end(folder)
+        return number
+
+    calls = ((number, str(tmp_path)) for number in (1, 2, 3))
+    run = await ready(caller, caller.chunk(second_saves, *calls, kill_after_s=600.0))
+    caller.bench.runner.cancel(run.attempt, Outcome.FAILED, "its time is over", gently=True)
+    result = await caller.bench.end_of(run)
+    assert (result.outcome, ends_of(result)) == (Outcome.FAILED, [(RETURNED, 1)])
+    assert sorted(path.name for path in tmp_path.glob("*ed")) == ["saved"]
+    assert not (tmp_path / "began-3").exists()
+
+
+def ignore_sigterm() -> None:
+    import signal
+    import time
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("ready", flush=True)
+    time.sleep(1000)
+
+
+@pytest.mark.parametrize("gently", [False, True])
+async def test_call_that_ignores_sigterm_is_killed(caller: Caller, gently: bool) -> None:
+    run = await ready(caller, caller.run(ignore_sigterm, kill_after_s=0.1 if gently else 600.0))
+    caller.bench.runner.cancel(run.attempt, gently=gently)
+    assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
+
+
 async def test_call_is_killed_at_its_memory_limit(tmp_path: Path) -> None:
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**27)) as bench:
         caller = Caller(bench)
@@ -790,18 +852,98 @@ async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, si
     assert await caller.value(length, environment=environment) == size
 
 
-async def test_a_call_cannot_have_an_executor(caller: Caller) -> None:
-    """It would wait for a slot that it occupies itself."""
+def submit_by(way: str) -> None:
+    import subprocess
+    import sys
 
-    def submit() -> int:
+    import loopline
+
+    at = "http://127.0.0.1:9", "t"
+    if way == "executor":
+        loopline.Executor(*at)
+    elif way == "local grid":
+        loopline.Executor.local(slots=1)
+    elif way == "job":
+        loopline.Client(*at).submit(["true"])
+    elif way == "calls":
+        loopline.Client(*at).map(abs, [1])
+    else:
+        code = f"import loopline; loopline.Executor(*{at})"
+        started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        raise RuntimeError(started.stderr)
+
+
+@pytest.mark.parametrize("way", ["executor", "local grid", "job", "calls", "process"])
+async def test_call_cannot_submit(caller: Caller, way: str) -> None:
+    """It could wait for the slot that it occupies."""
+    result = await caller.call(submit_by, way)
+    assert "a function call cannot submit to the grid" in value_of(result)[1]
+    assert "submit those from your program" in value_of(result)[1]
+
+
+async def test_joblib_backend_uses_threads_within_a_call(caller: Caller) -> None:
+    def nested() -> list[int]:
+        import joblib
+
         import loopline
 
-        with loopline.Executor("http://127.0.0.1:9", "t") as executor:
-            return int(executor.submit(abs, -1).result())
+        loopline.joblib.register()
+        with joblib.parallel_config("loopline", n_jobs=2):
+            return list(joblib.Parallel()(joblib.delayed(abs)(-number) for number in range(3)))
 
-    result = await caller.call(submit)
-    assert "a call on a worker cannot have an Executor" in result.reason
-    assert "submit those from your program" in value_of(result)[1]
+    assert await caller.value(nested) == [0, 1, 2]
+
+
+@needs_bubblewrap
+async def test_unreachable_master_is_reported_at_once_in_a_sandbox(tmp_path: Path) -> None:
+    def ask(url: str) -> str:
+        import loopline
+
+        try:
+            with loopline.Client(url, "t", patience_s=10_000) as client:
+                client.whoami()
+        except loopline.LooplineError as error:
+            return f"{error.message}; {error.hint}"
+        return ""
+
+    shown = [Path(sys.prefix), *(ROOT / part for part in ("client", "shared"))]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=shown)) as bench:
+            said = await Caller(bench).value(ask, f"http://127.0.0.1:{server.getsockname()[1]}")
+    assert "Permission denied; tasks in a sandbox cannot connect to their own computer" in said
+
+
+SCRIPT = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+FACTOR = 3
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+
+def moved(point):
+    return Point(point.x * FACTOR)
+
+
+def in_a_pool(method):
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+        moved_one = pool.submit(moved, Point(2)).result()
+        return isinstance(moved_one, Point), moved_one.x, list(pool.map(lambda n: n + FACTOR, [1]))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+async def test_pool_in_a_call_runs_functions_of_the_script(caller: Caller, method: str) -> None:
+    script = {"__name__": "__main__"}
+    exec(SCRIPT, script)
+    in_a_pool: Any = script["in_a_pool"]
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # the path of the fork server's socket is in it
+        result = await caller.call(in_a_pool, method, environment={"TMPDIR": short})
+    assert value_of(result) == (True, 6, [4])
 
 
 class Counter:

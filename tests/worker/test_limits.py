@@ -137,7 +137,7 @@ async def test_flood_detected_as_its_task_ends_fails_the_task(tight: Bench, monk
     stop = Attempt._stop_watching
 
     def see_at_last(attempt: Attempt) -> None:
-        attempt._break_off(Breach.OUTPUT)
+        attempt._on_breach(Breach.OUTPUT)
         stop(attempt)
 
     monkeypatch.setattr(Attempt, "_stop_watching", see_at_last)
@@ -251,5 +251,5 @@ async def test_disk_use_is_checked_twice_a_minute_if_a_check_is_slow(
     clock = iter((100.0, 160.0))
     monkeypatch.setattr(limits_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     watch = limits_module.Watch(Limits(scratch_bytes=MIB), tmp_path, Usage, int, list[Breach]().append)
-    assert await watch._look_at_disk() is None
-    assert watch._next_disk_look == 190.0
+    assert await watch._find_disk_breach() is None
+    assert watch._next_disk_check == 190.0

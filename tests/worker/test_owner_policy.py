@@ -18,7 +18,7 @@ from loopline_worker.core.owner_policy import (
     cores_per_slot,
     decide,
     fit,
-    is_there,
+    is_present,
 )
 
 cores = st.floats(0, 64)
@@ -80,10 +80,10 @@ def test_when_idle_offers_no_slots_while_in_use() -> None:
 
 def test_unknown_presence_counts_as_in_use() -> None:
     unknown = replace(AWAY, idle_s=None)
-    assert is_there(TERMS, unknown)
+    assert is_present(TERMS, unknown)
     decision = asked(unknown, policy=Policy.WHEN_IDLE)
     assert decision.slots == 0
-    assert "nobody can tell" in decision.why
+    assert "it is unknown whether" in decision.why
     assert asked(unknown).slots == 3  # one core is reserved for a possible owner
 
 

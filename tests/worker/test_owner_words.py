@@ -104,7 +104,7 @@ def test_terms_of_default_and_dedicated_computers() -> None:
     assert preferences_of(WorkerSettings.load(leave_memory_bytes=7), 64 * GIB).leave_memory_bytes == 7
     dedicated = preferences_of(WorkerSettings.load(dedicated=True), 8 * GIB)
     assert (dedicated.policy, dedicated.on_battery, dedicated.leave_memory_bytes) == (Policy.ALWAYS, True, 0)
-    assert not dedicated.asks_who_is_there
+    assert not dedicated.needs_presence
 
 
 def test_terms_are_described_in_words() -> None:

@@ -61,6 +61,24 @@ async def test_command_that_cannot_be_run_is_a_failure_of_the_job(
     assert bench.troubles == []
 
 
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (b"#!/bin/sh\r\n", "its first line ends as on Windows (CRLF)"),
+        (b"#!/no/such/python3 -u\n", "its interpreter /no/such/python3 is not here"),
+    ],
+)
+async def test_script_whose_interpreter_is_not_there_is_not_called_missing(
+    bench: Bench, tmp_path: Path, first: bytes, reason: str
+) -> None:
+    script = tmp_path / "run"
+    script.write_bytes(first + b"echo hello\n")
+    script.chmod(0o755)
+    result = await bench.result(run_of(str(script)))
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, 127)
+    assert reason in result.reason
+
+
 async def test_long_output_is_stored_as_a_file_named_by_its_hash(bench: Bench) -> None:
     result = await bench.result(python("print('x' * 50_000, end='')"))
     assert (result.stdout.size_bytes, result.stdout.cut, result.stdout.data) == (50_000, False, b"")
@@ -268,7 +286,7 @@ async def test_task_that_has_ended_keeps_its_own_end(bench: Bench, event: str) -
     if event == "cancel":
         bench.runner.cancel(run.attempt)
     else:
-        attempt._time_out()
+        attempt._on_timeout()
     assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
 
 
@@ -310,7 +328,7 @@ async def test_failed_cleanup_does_not_affect_other_tasks(bench: Bench, caplog: 
     runs = [run_of("true", task=task, outputs=("of-a-task-with-files",)) for task in (1, 2)]
     assert [(await bench.result(run)).outcome for run in runs] == [Outcome.GIVEN_BACK] * 2
     assert bench.troubles == ["cannot run a task here: the disk is gone"] * 2
-    assert "cannot clear up after 1.1.1: the disk is gone" in caplog.text
+    assert "cannot clean up after 1.1.1: the disk is gone" in caplog.text
     assert (await bench.result(run_of("true", task=3))).outcome is Outcome.SUCCEEDED
 
 

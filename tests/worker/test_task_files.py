@@ -18,7 +18,7 @@ import pytest
 from blake3 import blake3
 
 from loopline_shared import checksums, manifest
-from loopline_shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
+from loopline_shared.model import AttemptId, InputFile, InputFolder, InputLink, Outcome, OutputFile, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Quota
@@ -288,9 +288,11 @@ def shelved(bench: Bench, cache: Cache, outputs_limit_bytes: int = 2**30) -> Ben
     return bench
 
 
-def taking(master: SmallMaster, run: Run, files: dict[str, bytes | InputFile], **more: Any) -> Run:
+def taking(
+    master: SmallMaster, run: Run, files: dict[str, bytes | InputFile | InputLink | InputFolder], **more: Any
+) -> Run:
     listed = {
-        path: file if isinstance(file, InputFile) else InputFile(master.holds(file), len(file))
+        path: InputFile(master.holds(file), len(file)) if isinstance(file, bytes) else file
         for path, file in files.items()
     }
     fields = {name: getattr(run, name) for name in ("attempt", "command", "parameters", "environment", "timeout_s")}
@@ -314,6 +316,16 @@ async def test_task_finds_its_inputs(bench: Bench, master: SmallMaster) -> None:
     assert result.stdout.data == b"one\nmine\none\nmore\n"
     again = taking(master, run_of("cat", "data/x", task=2), {"data/x": b"one\n"})
     assert (await bench.result(again)).stdout.data == b"one\n"  # the cached file is unchanged
+
+
+async def test_task_finds_links_and_empty_folders(bench: Bench, master: SmallMaster) -> None:
+    script = "readlink data/now own; cat data/now; echo > out/plots/x && ls -A out own/"
+    found = {"data/now": InputLink("x.csv"), "out/plots": InputFolder(True)}
+    run = taking(
+        master, run_of("sh", "-c", script), {"data/x.csv": b"one\n", **found}, own_inputs={"own": InputLink("data")}
+    )
+    result = await bench.result(run)
+    assert result.stdout.data.decode().split() == ["x.csv", "data", "one", "out:", "plots", "own/:", "now", "x.csv"]
 
 
 def links_from_1000_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

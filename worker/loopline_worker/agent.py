@@ -411,7 +411,7 @@ class Agent:
         from loopline_worker.presence.session_reports import SessionReports
 
         monitor, place = self.parts.monitor, self.parts.settings.owner_socket
-        if session_server.has_place(place) and monitor.preferences.asks_who_is_there:
+        if session_server.has_place(place) and monitor.preferences.needs_presence:
             reports = SessionReports()
             monitor.use_reports(reports)
             self._session_server = session_server.SessionServer(

@@ -12,7 +12,9 @@ from loopline_worker.settings import WorkerSettings
 _LEFT_OUT = frozenset({"token"})  # a secret on a command line can be read by every user of the computer
 _NAMES = {
     "labels": "label",
+    "resources": "resource",
     "sandbox_shows": "sandbox-show",
+    "sandbox_opens": "sandbox-open",
     "shared_folders": "shared-folder",
     "other_masters": "other-master",
 }
@@ -26,6 +28,7 @@ _GROUPS = {
         "name",
         "slots",
         "labels",
+        "resources",
         "data_dir",
         "python",
     ),
@@ -40,19 +43,28 @@ _GROUPS = {
             "sandbox",
             "sandbox_network",
             "sandbox_shows",
+            "sandbox_opens",
             "task_memory_bytes",
             "scratch_limit_bytes",
         ),
         *("output_flood_bytes", "max_processes", "fetch_pythons", "images"),
     ),
 }
-_METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": "FOLDER", "shows": "FOLDERS"}
+_METAVARS = {
+    "s": "SECONDS",
+    "master": "URL",
+    "slots": "N",
+    "port": "N",
+    "dir": "FOLDER",
+    "shows": "FOLDERS",
+}
 _METAVARS |= {
     "not_while": "PROGRAM",
     "policy": "WHEN",
     "until": "TIME",
     "sandbox": "KIND",
     "sandbox_network": "WHICH",
+    "sandbox_opens": "IP",
     "images": "PROGRAM",
     "peer_bytes_s": "BYTES",
 }

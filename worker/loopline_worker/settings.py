@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -20,6 +22,18 @@ from loopline_worker.departure import end_of_allocation, end_of_stay
 _MIB = 2**20
 
 
+RESOURCE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}=[1-9][0-9]{0,5}$"
+"""``NAME=UNITS``."""
+
+
+def _named_once(resources: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ValueError if a resource is given twice."""
+    names = [one.partition("=")[0] for one in resources]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"the resource {twice[0]} is given twice")
+    return resources
+
+
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -29,6 +43,14 @@ def _address(text: str) -> str:
     if not address:
         raise ValueError("expected an address such as http://lab-pc:7461")
     return address
+
+
+def _ip(text: str) -> str:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, text)
+            return text
+    raise ValueError("expected an IP address such as 192.168.1.5")
 
 
 def _several(values: object) -> object:
@@ -121,6 +143,12 @@ class WorkerSettings(Settings):
         int | None, Field(ge=1, le=65536, description="tasks at a time; default: the number of CPUs")
     ] = None
     labels: Annotated[tuple[Name, ...], BeforeValidator(_split), Field(max_length=50)] = ()
+    resources: Annotated[
+        tuple[Annotated[str, Field(pattern=RESOURCE)], ...],
+        BeforeValidator(_split),
+        AfterValidator(_named_once),
+        Field(max_length=50, description="what tasks may hold here, NAME=UNITS such as fpga=1"),
+    ] = ()
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[
         float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")
@@ -207,6 +235,14 @@ class WorkerSettings(Settings):
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="files and folders that tasks may read besides")
     ] = ()
+    sandbox_opens: Annotated[
+        tuple[Annotated[str, AfterValidator(_ip)], ...],
+        BeforeValidator(_split),
+        Field(
+            description="addresses that tasks may connect to although they are this computer's, link-local or a "
+            "cloud's metadata; 127.0.0.1 stands for the whole loopback"
+        ),
+    ] = ()
     peer_files: Annotated[
         bool, Field(description="files may go between this worker and others, where the master's `peers` says so")
     ] = True
@@ -264,7 +300,7 @@ class WorkerSettings(Settings):
             return member.token
         file = self.find_token_file()
         try:
-            return file.read_text("utf-8").strip()
+            return file.read_text("utf-8-sig").strip()
         except OSError as error:
             if self.token_file is None:
                 return None

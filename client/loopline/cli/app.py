@@ -51,6 +51,8 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
         "loopline.cli.history:shares",
         "Show what each user has used of the grid, against their share.",
     ),
+    "limits": (_MACHINES, "loopline.cli.limits:limits", "Show the limits, of licences for example."),
+    "limit": (_MACHINES, "loopline.cli.limits:limit", "Set a limit, of licences for example."),
     "demand": (_MACHINES, "loopline.elastic.demand_command:demand", "Show what could start now, were there slots."),
     "elastic": (
         _MACHINES,

@@ -44,6 +44,8 @@ class FetchReport:
     bytes: int = 0
     unfinished: int = 0  # tasks
     failed: int = 0  # tasks whose outputs were not asked for
+    gone: int = 0  # failed tasks whose outputs are no longer kept
+    why_gone: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -104,11 +106,14 @@ class _Fetching:
         self._job = job
         self._folder = OutputFolder(folder)
         self._layout = layout
+        self._places: dict[int, str] = {}  # folders of tasks, where the layout names their parameters
         self._report = FetchReport(job.id, str(folder))
 
     async def all(self) -> FetchReport:
-        """Download everything and return the report."""
+        """Download everything and return the report. Raises LayoutError before the first file."""
         console, job = stderr(), self._job
+        if self._layout.needs_parameters:
+            await _each(self._client.tasks(job.id, parameters=True), self._find_place)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)
 
@@ -124,19 +129,28 @@ class _Fetching:
         if task.finished_at is None:
             self._report.unfinished += 1
             return
-        place = await self._place(task)
+        place = self._places.get(task.number) or self._layout.folder(self._job.id, task.number, {})
         nodes = self._job.spec.nodes
         for rank in range(nodes):
             await self._download_logs(task, place if nodes == 1 else f"{place}.{rank}", rank)
         if self._job.spec.outputs and task.state is TaskState.FAILED and task.state not in self._states:
             self._report.failed += 1
         elif self._job.spec.outputs and task.state in self._states:
-            outputs = await outputs_of(self._client, task.id)
-            check_names([output.path for output in outputs])
+            await self._download_outputs(task, place)
+
+    async def _download_outputs(self, task: TaskView, place: str) -> None:
+        outputs = await outputs_of(self._client, task.id)
+        check_names([output.path for output in outputs])
+        try:
             downloaded = await self._folder.download(self._client, task.id, outputs, place)
-            self._report.outputs += downloaded.fetched
-            self._report.present += downloaded.present
-            self._report.bytes += downloaded.bytes
+        except LooplineError as error:
+            if error.status != 410 or task.state is not TaskState.FAILED:
+                raise
+            self._report.gone, self._report.why_gone = self._report.gone + 1, error.message
+            return
+        self._report.outputs += downloaded.fetched
+        self._report.present += downloaded.present
+        self._report.bytes += downloaded.bytes
 
     async def _download_logs(self, task: TaskView, place: str, rank: int) -> None:
         for stream, suffix in _STREAMS:
@@ -148,9 +162,8 @@ class _Fetching:
                 self._report.bytes += size
                 self._report.logs += 1
 
-    async def _place(self, task: TaskView) -> str:
-        parameters = (await self._client.task(task.id)).parameters if self._layout.needs_parameters else {}
-        return self._layout.folder(self._job.id, task.number, parameters)
+    async def _find_place(self, task: TaskView) -> None:
+        self._places[task.number] = self._layout.folder(self._job.id, task.number, task.parameters or {})
 
 
 async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaitable[None]]) -> None:
@@ -206,4 +219,6 @@ def _summary(report: FetchReport) -> Text:
     if report.failed:
         tasks = human.plural(report.failed, "task")
         line.append(f"\n{tasks} failed: --failed also downloads what failed tasks have left", "yellow")
+    if report.gone:
+        line.append(f"\nnothing of {human.plural(report.gone, 'failed task')}: {report.why_gone}", "yellow")
     return line

@@ -26,7 +26,7 @@ MOST_LISTED = 1_000_000  # values that a job spec may list
 
 _RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})(?::(-?\d{1,15}))?")
 _ARRAY = re.compile(r"(\d{1,15})-(\d{1,15})(?::(\d{1,15}))?")
-_SLURM_ARRAY = re.compile(r"([\d:,-]+)%\d+")
+_SLURM_ARRAY = re.compile(r"(.+)%(\d{1,9})")
 _DECIMAL = r"-?(?:\d{1,15}(?:\.\d{1,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?"
 _DECIMALS = re.compile(rf"({_DECIMAL})\.\.({_DECIMAL})(?::({_DECIMAL}))?")
 _LIKE_A_RANGE = re.compile(r"-?\.?\d[^\s,]*?\.\.[^\s,./]\S*")
@@ -60,8 +60,18 @@ def parameter(text: str) -> tuple[str, RangeValues | list[Value]]:
     return name, list(_items(values))
 
 
+def split_array(text: str) -> tuple[str, int | None]:
+    """Return the numbers of an array, and the limit after Slurm's ``%``; None if there is none."""
+    limited = _SLURM_ARRAY.fullmatch(text.strip())
+    return (limited[1], int(limited[2])) if limited else (text, None)
+
+
 def array(text: str) -> RangeValues | list[Value]:
-    """Read ``1-1000``, ``1-1000:2`` or ``1,3,7-9``, ends included. A number that is given twice counts once."""
+    """Read ``1-1000``, ``1-1000:2`` or ``1,3,7-9``, ends included. A number that is given twice counts once.
+
+    A limit of running tasks, as in ``1-1000%10``, is left out.
+    """
+    text, _ = split_array(text)
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1 and (bounds := _ARRAY.fullmatch(parts[0])):
         return _range(bounds)
@@ -73,9 +83,6 @@ def array(text: str) -> RangeValues | list[Value]:
             if len(listed) > MOST_LISTED:
                 raise ValueError(f"an array of several ranges has at most {MOST_LISTED:,} numbers, got {text!r:.80}")
         return list(listed)
-    if slurms := _SLURM_ARRAY.fullmatch(text.strip()):
-        remark = "as many tasks run at a time as there are slots for them; other users' jobs get their share"
-        raise ValueError(f"there is no limit such as Slurm's %: {remark}; write {slurms[1]}")
     raise ValueError(f"expected FIRST-LAST, FIRST-LAST:STEP or a list such as 1,3,7-9, got {text!r}")
 
 
@@ -148,6 +155,23 @@ def whole_number(text: str, words: Sequence[str] = ()) -> int | str:
         return text if text in words else int(text)
     except ValueError:
         raise ValueError(f"expected {' or '.join(('a whole number', *words))}, got {text!r}") from None
+
+
+def units(text: str) -> int | None:
+    """Return a number of units; None for ``none``. Raises ValueError for anything else."""
+    if text == "none":
+        return None
+    if text.isdecimal():
+        return int(text)
+    raise ValueError(f"expected a whole number or none, got {text!r}")
+
+
+def need(text: str) -> tuple[str, int]:
+    """Read ``NAME`` or ``NAME=UNITS``."""
+    name, found, count = text.partition("=")
+    if name and (not found or (count.isdecimal() and int(count))):
+        return name, int(count) if found else 1
+    raise ValueError(f"expected NAME or NAME=UNITS, got {text!r}")
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -44,10 +44,11 @@ async def drain(
     /,
     *others: str,
     reason: str = "",
+    now: Annotated[bool, Parameter(negative=())] = False,
     wait: Annotated[bool, Parameter(negative=())] = False,
     common: Common = PLAIN,
 ) -> None:
-    """Start nothing more on a worker; running tasks finish, queued ones are reassigned.
+    """Start nothing more on a worker; running tasks finish, waiting ones are reassigned.
 
     Parameters
     ----------
@@ -57,11 +58,13 @@ async def drain(
         Names of more workers.
     reason
         Why, in one line: users see it at the worker.
+    now
+        End the running tasks, which get SIGTERM first; they are queued again. Tasks on several nodes finish.
     wait
         Return once nothing runs there any more, or once it is away.
     """
     async with common.client() as client:
-        views = [await client.drain(name, reason) for name in (worker, *others)]
+        views = [await client.drain(name, reason, now=now) for name in (worker, *others)]
         if wait:
             views = [await _emptied(client, view) for view in views]
     _show(views, common)

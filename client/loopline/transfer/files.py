@@ -31,15 +31,25 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file of this computer that is an input of tasks."""
+    """A file of this computer that is an input of tasks, or a link or an empty folder."""
 
     path: Path
     size_bytes: int
     executable: bool = False
-    sha256: str = ""
+    sha256: str = ""  # set once it is hashed; a link or folder has none
+    link: str = ""  # where it leads
+    is_folder: bool = False
+
+    @property
+    def has_content(self) -> bool:
+        return not (self.link or self.is_folder)
 
     def as_input(self) -> str | dict[str, str | bool]:
         """Return the input as a job spec names it."""
+        if self.is_folder:
+            return {"folder": True}
+        if self.link:
+            return {"link": self.link}
         name = f"sha256:{self.sha256}"
         return {"file": name, "executable": True} if self.executable else name
 
@@ -84,17 +94,30 @@ async def upload(
             await patience.after(UnavailableError(error, may_have_acted=False))
 
 
+async def missing(client: RestClient, files: Iterable[LocalFile]) -> list[LocalFile]:
+    """Return those of the files, each content once, that the master does not have as a whole."""
+    found: list[LocalFile] = []
+
+    async def check(file: LocalFile) -> None:
+        if await _offset(client, file.sha256, file.size_bytes) is not None:
+            found.append(file)
+
+    await in_parallel(files, check)
+    return found
+
+
 async def upload_all(
     client: RestClient, files: Iterable[LocalFile], on_progress: OnProgress = lambda count: None
 ) -> None:
     """Upload several files at once, each content once."""
-    contents = {file.sha256: file for file in files}
+    contents = {file.sha256: file for file in files if file.has_content}
 
     async def upload_one(file: LocalFile) -> None:
         try:
             await upload(client, file.path, on_progress, file.sha256)
         except LooplineError as error:
             message = f"{file.path} has changed while it was being uploaded" if error.code == "wrong_hash" else ""
+            message = error.message if error.status == 401 else message
             raise LooplineError(
                 error.code, message or f"{file.path}: {error.message}", error.hint, error.status
             ) from None
@@ -106,14 +129,14 @@ async def hash_all(
     files: Mapping[str, LocalFile], on_progress: OnProgress = lambda count: None
 ) -> dict[str, LocalFile]:
     """Return the files with their SHA-256. Raises OSError if one cannot be read."""
-    hashed: dict[str, LocalFile] = {}
+    hashed = {name: file for name, file in files.items() if not file.has_content}
 
     async def add(item: tuple[str, LocalFile]) -> None:
         name, file = item
         hashed[name] = replace(file, sha256=await asyncio.to_thread(hash_of, file.path))
         on_progress(file.size_bytes)
 
-    await in_parallel(files.items(), add)
+    await in_parallel([item for item in files.items() if item[1].has_content], add)
     return {name: hashed[name] for name in files}
 
 

@@ -52,6 +52,25 @@ class ShareChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitChanged:
+    """An operator sets the units of a limit, or removes it (None). ``user``: see Limit."""
+
+    name: str
+    user: str
+    units: int | None
+    kind: Literal["limit_changed"] = "limit_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimited:
+    """A user or an operator changes how many attempts of a job may run at once; None: unlimited."""
+
+    job: int
+    max_running: int | None
+    kind: Literal["job_limited"] = "job_limited"
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkChanged:
     """Nodes of the network were added, changed or, by name, removed. Capacities are finite.
 
@@ -92,6 +111,8 @@ Event = (
     | WorkerUndrained
     | WorkerForgotten
     | ShareChanged
+    | LimitChanged
+    | JobLimited
     | NetworkChanged
     | TransfersPlanned
 )

@@ -10,6 +10,7 @@ from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemp
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.lease_wing import Leases
+from loopline_master.core.wings.resources.resources_wing import Resources
 from loopline_master.core.wings.shares.shares_wing import Shares
 from loopline_master.core.wings.transfers.transfer_wing import Transfers
 from loopline_master.core.wings.trust.trust import Trust
@@ -20,6 +21,7 @@ WINGS: tuple[type[Wing], ...] = (
     Trust,
     Leases,
     Transfers,
+    Resources,
     StallExemptions,
     OverdrawnExemptions,
     Proofs,

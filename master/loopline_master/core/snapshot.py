@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
 
@@ -29,10 +30,11 @@ class Snapshot:
     plans: list[Plan] = field(default_factory=list)  # of gangs that wait
     carriers: list[Carrier] = field(default_factory=list)
     users: list[User] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
 
     def of(self, kind: type[Entity]) -> list[Entity]:
         """Return the rows of a wing's entities of this class."""
         found: dict[type, list[Any]] = {
-            Gang: self.gangs, Plan: self.plans, Carrier: self.carriers, User: self.users,
+            Gang: self.gangs, Plan: self.plans, Carrier: self.carriers, User: self.users, Limit: self.limits,
         }  # fmt: skip
         return found[kind]

@@ -18,15 +18,20 @@ from loopline_shared.spec import named_files
 class RetainedFiles:
     """Finds the files of jobs, as far as retention has not removed them."""
 
-    def __init__(self, store: Store, blobs: Blobs, whole: WholeFiles) -> None:
+    def __init__(self, store: Store, blobs: Blobs, whole: WholeFiles, failed_outputs_days: float | None) -> None:
         self._store, self._blobs, self._whole = store, blobs, whole
+        self._failed_outputs_days = failed_outputs_days
 
     async def path(self, job: int, sha256: str) -> Path:
         """Return the place of one file of a job. Raises LooplineError if it was removed, or is damaged."""
         path = await self._whole.find(sha256)
-        if path is None:
-            raise await self._removed(job, f"there is no file {sha256} any more")
-        return path
+        if path is not None:
+            return path
+        days = self._failed_outputs_days
+        if days is not None and await self._store.files.is_left(job, sha256):
+            message = f"outputs of failed tasks are kept for {days:g} days (failed_outputs_days): these are gone"
+            raise LooplineError("removed", message, f"`loopline retry {job}` runs its failed tasks again", status=410)
+        raise await self._removed(job, f"there is no file {sha256} any more")
 
     async def retain_for_retry(self, job: Job) -> None:
         """Protect the inputs and results of an ended job that is about to run again.

@@ -113,7 +113,7 @@ class Retention:
         return marks
 
     def _named(self, without: frozenset[int]) -> AsyncIterator[Named]:
-        return self._store.files.named(without)
+        return self._store.files.named(without, left_since(self._settings, time.time()))
 
     def _mark_rows(self, marks: _Marks, row_file: str) -> None:
         """Mark the files that the lines of a row file name, in small parts so that other work goes on.
@@ -161,6 +161,12 @@ class Retention:
                 part.unlink(missing_ok=True)
             self._blobs.clear_unfinished()
         return len(parts), size_bytes
+
+
+def left_since(settings: MasterSettings, now: float) -> float:
+    """Return the time since which outputs of failed attempts are kept; 0: they are kept like others."""
+    days = settings.failed_outputs_days
+    return 0.0 if days is None else now - days * DAY_S
 
 
 def _reason(older_than_s: float, by_hand: bool) -> str:

@@ -1,6 +1,6 @@
-"""Answers to requests: JSON that is tagged and compressed, the media type that a client prefers, a stream's begin.
+"""Answers to requests: tagged and compressed JSON, the media type that a client prefers, and the start of a stream.
 
-A tag (ETag) lets a client that has an answer already ask whether it is still the same: then 304 comes back instead.
+With a tag (ETag) a client can ask whether the answer that it has is still valid: then it gets 304 instead.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ JSON = "application/json"
 _LEVEL = 3  # takes a third of the time of gzip's default, for a tenth more bytes
 _SHORTEST_ZIPPED = 1024
 _LONGEST_ZIPPED_IN_PLACE = 2**15
-"""Bytes that take less time to compress than it takes to hand them to a thread and back."""
+"""Bytes that are compressed in less time than a thread hand-over takes."""
 
 
 class Encoded:
-    """JSON that is answered, perhaps several times: its tag and its compressed form are made once."""
+    """A JSON answer, used once or several times: its tag and its compressed form are made once."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -64,7 +64,7 @@ class Zipping:
 async def json_answer(
     request: web.Request, answer: bytes | Encoded, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return the answer to a request, whose body is this JSON. What GET answers is tagged."""
+    """Return an answer with this JSON body; answers to GET are tagged."""
     encoded = Encoded(answer) if isinstance(answer, bytes) else answer
     headers, body = {"Vary": "Accept-Encoding", **(headers or {})}, encoded.body
     if status == 200 and request.method in ("GET", "HEAD"):
@@ -114,20 +114,20 @@ class StoredFile(web.FileResponse):
         return await self._sendfile_fallback(writer, fobj, offset, count)
 
     def cut_off(self) -> None:
-        """Break the connection, if it is still being sent: its receiver must not take it for whole."""
+        """Break the connection if the file is still being sent, so that its receiver does not believe it complete."""
         if self._receiving and self._receiving.transport:
             self._receiving.transport.abort()
 
 
 async def begin_stream(request: web.Request, headers: Mapping[str, str]) -> web.StreamResponse:
-    """Send the headers of a response whose length is not known. A request by HEAD is answered with that."""
+    """Send the headers of a response of unknown length, which completes the answer to HEAD."""
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
     return response
 
 
 def _has(request: web.Request, tag: str) -> bool:
-    """Return True if the client says that it has the answer with this tag."""
+    """True if the client has the answer with this tag."""
     known = request.headers.get("If-None-Match", "")
     return known.strip() == "*" or tag in (one.strip() for one in known.split(","))
 

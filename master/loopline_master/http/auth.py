@@ -1,7 +1,7 @@
-"""Authentication: who is calling, what their role may do, and what they did. Every bearer token has one role.
+"""Authentication and authorization of callers, and the audit log of their actions. Every bearer token has one role.
 
-A token reads ``ll_<id>_<secret>``. Only its SHA-256 is stored and looked up: the secrets are long and random, so
-that a slow hash or a comparison in constant time would add nothing.
+A token has the form ``ll_<id>_<secret>``. Only its SHA-256 is stored and compared: the secrets are long and random,
+so a slow hash or a comparison in constant time would add nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loopline_master.http.sessions import Sessions, check_own_page, foreign_page
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_master.store import Store
-from loopline_master.store.queries.audit_log import Deed
+from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.joining import hash_of as _hash
@@ -35,7 +35,7 @@ from loopline_shared.rest.access import (
 )
 
 Access = tuple[Role, ...]
-"""Roles that may use an operation; empty: everybody, even without a token."""
+"""Roles that may use an operation; empty: anyone, even without a token."""
 OPEN: Access = ()
 ADMINS: Access = ("admin",)
 USERS: Access = ("admin", "user")
@@ -49,9 +49,9 @@ _PREFIX = "ll_"
 _JOIN_PREFIX = "lj_"
 _JOIN_HINT = "an admin makes a new one with `loopline token join`"
 _MOST_FAILURES = 100
-"""Wrong tokens from one address, at once or in as many seconds."""
+"""Wrong tokens from one address: this many at once, and one more each second."""
 _CUT = 200
-"""Characters by which the audit log names what was changed."""
+"""Longest name of a changed object in the audit log, in characters."""
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
 
 
@@ -62,7 +62,7 @@ class Caller:
     name: str
     role: Role
     worker: str | None = None  # the only worker name that the token allows
-    token: str = ""  # its id; empty where this master uses no tokens
+    token: str = ""  # its id; empty if this master uses no tokens
     expires_at: float | None = None  # of the token
 
     def may_steer(self, owner: str) -> bool:
@@ -76,7 +76,7 @@ class Caller:
 
 
 ANYBODY = Caller("", "reader")
-"""The caller of an operation that is open to everybody."""
+"""The caller of an operation that is open to anyone."""
 
 
 class Auth:
@@ -91,8 +91,8 @@ class Auth:
         self.times = TokenTimes(tokens, end)
         self._sessions = Sessions(session_key)
         self._required = required
-        self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
-        self._admitted: set[str] = set()  # ids of those tokens
+        self._known: dict[str, Caller] = {}  # callers found in the store, by hash of their token
+        self._admitted: set[str] = set()  # ids of their tokens
         self._failures = Buckets(burst=_MOST_FAILURES, per_s=1)
 
     async def admit(self, request: web.Request, access: Access) -> Caller:
@@ -107,7 +107,7 @@ class Auth:
         return caller
 
     def still_admits(self, caller: Caller, address: str) -> bool:
-        """True if a caller who was admitted on a link would be now; otherwise ``admit`` says why not."""
+        """True if a caller who was admitted on a link earlier would be admitted now; ``admit`` says why not."""
         if not caller.token:  # this master uses none
             return not self._required
         if caller.token not in self._admitted or _has_expired(caller):
@@ -116,9 +116,7 @@ class Auth:
         return True
 
     async def sign_in(self, request: web.Request, secret: str) -> tuple[Caller, str]:
-        """Return who signs in from a browser, and the session cookie; an empty cookie if this master uses no
-        tokens.
-        """
+        """Return the caller who signs in, and the session cookie; it is empty if this master uses no tokens."""
         if not self._required:
             return _local_caller(request), ""
         if "Origin" in request.headers and not is_own_page(request):
@@ -131,7 +129,7 @@ class Auth:
         return caller, self._sessions.cookie(_hash(secret))
 
     async def signed_in(self, request: web.Request) -> Caller | None:
-        """Return the user of this browser's session; None if nobody is signed in."""
+        """Return the user of this browser's session; None without a session."""
         try:
             return await self.admit(request, READERS)
         except LooplineError as error:
@@ -140,7 +138,7 @@ class Auth:
             return None
 
     async def create(self, name: str, role: Role, expires_s: float | None = None) -> TokenCreated:
-        """Make a token, for so long or until it is revoked. Its secret is only in this answer."""
+        """Create a token, valid for ``expires_s``; None: until it is revoked. Only this answer has its secret."""
         id_, now = token_hex(4), time.time()
         expires_at = None if expires_s is None else now + expires_s
         token = TokenView(id=id_, name=name, role=role, created_at=now, expires_at=expires_at)
@@ -157,7 +155,7 @@ class Auth:
         return revoked
 
     def on_commit(self, effects: Effects) -> None:
-        """End the links and streams of workers that were forgotten: their tokens are."""
+        """End the links and streams of forgotten workers, whose tokens are gone too."""
         if effects.gone:
             ended = [caller.token for caller in self._known.values() if caller.worker in effects.gone]
             self._forget_known()
@@ -173,7 +171,7 @@ class Auth:
         return await self.revoke(own.id) or own
 
     async def create_join_token(self, request: JoinTokenRequest) -> JoinTokenCreated:
-        """Make a token with which computers join. Its secret is only in this answer."""
+        """Create a token with which computers join. Only this answer has its secret."""
         id_, now = token_hex(4), time.time()
         secret = f"{_JOIN_PREFIX}{id_}_{token_urlsafe(32)}"
         view = JoinTokenView(id=id_, uses=request.uses, used=0, created_at=now, expires_at=now + request.expires_s)
@@ -181,9 +179,7 @@ class Auth:
         return JoinTokenCreated(**view.model_dump(), secret=secret, address="")
 
     async def join(self, wish: JoinRequest, address: str) -> TokenView:
-        """Accept a computer with the token that it generated; again if it repeats the request because an answer was
-        lost.
-        """
+        """Accept a computer with the token that it generated. It may repeat the request if the answer was lost."""
         secret = _hash(wish.secret)
         if not await self._tokens.knows_join_token(secret):
             self._count_failure(address)
@@ -196,11 +192,11 @@ class Auth:
         raise _join_refused("join_token_refused" if outcome == TOKEN_REFUSED else "join_refused", outcome)
 
     async def by_secret(self, secret: str) -> Caller | None:
-        """Return the caller to whom a secret belongs; None if it is not valid."""
+        """Return the caller with this secret; None if it is not valid."""
         return await self._by_hash(_hash(secret))
 
     async def _by_hash(self, key: str) -> Caller | None:
-        known, admitted = self._known, self._admitted  # as of now: one that is revoked meanwhile must not be added
+        known, admitted = self._known, self._admitted  # a revocation replaces them: a revoked token must not be added
         if key not in known:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
@@ -235,14 +231,14 @@ class Auth:
         return caller
 
     async def _why_out(self, key: str | None) -> str:
-        """Return why the token by which somebody signed in is no longer valid; its holder alone has the cookie."""
+        """Return why a session's token is no longer valid. Only its holder has the cookie, so only they learn it."""
         token = await self._tokens.by_hash(key) if key else None
         if token is None:
             return "you are no longer signed in"
         return f"your token {token.id} {'was revoked' if token.revoked_at else 'has expired'}"
 
     async def _check_secret(self, secret: str, address: str) -> Caller:
-        """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong."""
+        """Return the caller with this secret. Raises LooplineError if it is wrong."""
         caller = await self.by_secret(secret)
         if caller is None:
             self._count_failure(address)
@@ -259,16 +255,16 @@ class Auth:
         self._failures.spend(address)
 
 
-class Deeds:
-    """Notes in the audit log what requests changed: who asked for it, and from where."""
+class AuditRecorder:
+    """Records in the audit log the changes that requests make: who asked for them, and from where."""
 
     def __init__(self, store: Store, settings: MasterSettings) -> None:
         self._log = store.audit_log
         self._keep_s = settings.keep_audit_days * 86400.0
 
-    def begin(self, caller: Caller, request: web.Request, did: str) -> Deed:
-        """Return what this caller does, to what the request's path names."""
-        return Deed(
+    def begin(self, caller: Caller, request: web.Request, did: str) -> AuditedAction:
+        """Return the caller's action on the object that the request's path names."""
+        return AuditedAction(
             at=time.time(),
             who=caller.name,
             role=caller.role,
@@ -279,11 +275,11 @@ class Deeds:
             keep_s=self._keep_s,
         )
 
-    async def note(self, deed: Deed, made: str = "") -> None:
-        """Note it now that it is done, unless a step has. ``made``: the id of what was made."""
-        if not deed.is_noted:
-            deed.on = made[:_CUT] or deed.on
-            await self._log.note(deed)
+    async def note(self, action: AuditedAction, made: str = "") -> None:
+        """Record an action that is done, unless a step has recorded it. ``made``: id of a created object."""
+        if not action.is_noted:
+            action.on = made[:_CUT] or action.on
+            await self._log.note(action)
 
 
 def _has_expired(caller: Caller) -> bool:
@@ -302,7 +298,7 @@ def _too_many_failures() -> LooplineError:
 def _local_caller(request: web.Request) -> Caller:
     """Return the caller of a master without tokens. Raises LooplineError unless it is a program on this computer.
 
-    A web page of another origin, open in a browser on this computer, is refused.
+    A web page of another origin in a browser on this computer is refused.
     """
     here = f"{request.scheme}://{request.host}"
     is_ours = is_loopback(_host_of(here)) and request.headers.get("Origin", here) == here

@@ -1,4 +1,4 @@
-"""Routes that are made when a request comes that no other answers, one subject after the other."""
+"""Routes that are created late, one subject after the other, when a request matches none of the existing ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from loopline_master.http.operations import Operation, Parts
 from loopline_master.http.routes import SUBJECTS, operations_of
 
 FIRST = ("live.streams", "routes.workers", "routes.jobs")
-"""Subjects of the worker's link and of a job with its results, with which most masters begin."""
+"""Subjects that most masters need first: the workers' links, jobs and their results."""
 _PAUSE_S = 2.0
 _Add = Callable[[web.UrlDispatcher], None]
 
 
 class LateRoutes(web.AbstractResource):
-    """Stands for the routes that are still to be made: a request that no other answers comes here."""
+    """Stands for the routes that are still to be created, by receiving requests that match no other."""
 
     def __init__(self, router: web.UrlDispatcher, parts: Parts) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class LateRoutes(web.AbstractResource):
         router.register_resource(self)
 
     async def resolve(self, request: web.Request) -> tuple[web.UrlMappingMatchInfo | None, set[str]]:
-        """Make the routes of one subject more, and look again; that comes back here as long as there is none."""
+        """Create the routes of the next subject and resolve again, which repeats this until a route matches."""
         if not self._waiting:
             return None, set()
         self._make_next()
@@ -43,12 +43,12 @@ class LateRoutes(web.AbstractResource):
         return None, error.allowed_methods if isinstance(error, web.HTTPMethodNotAllowed) else set()
 
     def make_first(self) -> None:
-        """Make the routes with which most masters begin."""
+        """Create the routes that most masters need first."""
         while self._waiting and self._waiting[0] in FIRST:
             self._make_next()
 
     async def make_rest(self) -> None:
-        """Make those that nobody has asked for, after a while."""
+        """Create the remaining routes after a while."""
         await asyncio.sleep(_PAUSE_S)
         while self._waiting:
             self._make_next()
@@ -73,11 +73,11 @@ class LateRoutes(web.AbstractResource):
 
     @property
     def canonical(self) -> str:
-        """The path under which all others are."""
+        """The common prefix of all routes."""
         return "/"
 
     def url_for(self, **kwargs: str) -> URL:
-        """Return the address of all that is below."""
+        """Return the address of the prefix."""
         return URL(self.canonical)
 
     def raw_match(self, path: str) -> bool:
@@ -85,10 +85,10 @@ class LateRoutes(web.AbstractResource):
         return False
 
     def add_prefix(self, prefix: str) -> None:
-        """Stay where it is: the master's application is below no other."""
+        """Ignore the prefix: the master's application is not nested."""
 
     def get_info(self) -> dict[str, str]:  # type: ignore[override]
-        """Return an empty description: the router asks for none."""
+        """Return an empty description, which the router does not use."""
         return {}
 
     def __iter__(self) -> Iterator[web.AbstractRoute]:

@@ -28,12 +28,12 @@ _INFO = {
 _SERVERS = [{"url": "/", "description": "The master that this document comes from."}]
 _TAGS = {
     "jobs": "Jobs: submit, list, steer, explain.",
-    "tasks": "Tasks of a job, their attempts and what they print.",
-    "outputs": "Files that tasks leave.",
+    "tasks": "Tasks of a job, their attempts and their output.",
+    "outputs": "Output files of tasks.",
     "timeline": "Attempts, planned starts and spare CPU over time, in columns for charts.",
-    "streams": "Responses without end: results as they come, and changes in the grid.",
+    "streams": "Streams: results as they arrive, and changes in the grid.",
     "workers": "Workers, and the network between them.",
-    "programs": "Statistics about programs, from which jobs without a size are predicted.",
+    "programs": "Statistics about programs, which predict jobs without a size.",
     "files": "Files by their content: inputs and outputs, each under the SHA-256 of its bytes.",
     "history": "Use of the grid by users, workers and jobs.",
     "access": "Tokens, sessions of browsers, and computers that join.",
@@ -66,10 +66,10 @@ def document(operations: Iterable[Operation]) -> Json:
 
 
 def _readable(schema: Any) -> Any:
-    """Return the schema as generators read it: with enumerations of one in place of constants.
+    """Return the schema in a form that client generators understand, with one-value enumerations for constants.
 
-    Of a constant beside other kinds, client generators make readers that refuse the others; an array without items
-    they do not know, although each place has its own.
+    For a constant in a union, generators make readers that refuse the other types. They also do not support an array
+    that has schemas for its positions but none for its items.
     """
     if isinstance(schema, list):
         return [_readable(part) for part in schema]
@@ -128,7 +128,7 @@ def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
         schema = of.get((operation.id, "answer"), {})
         kinds = [operation.media_type, *([operation.also] if operation.also else [])]
         answer["content"] = {kind: {"schema": _schema(kind, schema)} for kind in kinds}
-        if operation.item:  # OpenAPI 3.1 has no word for a series
+        if operation.item:  # OpenAPI 3.1 cannot describe a sequence of documents
             answer["description"] = f"{answer['description']}: one {operation.item.__name__} after the other"
     if headers := {**operation.headers, **_headers(operation)}:
         answer["headers"] = {
@@ -140,18 +140,18 @@ def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
 
 
 def _schema(media_type: str, answer: Json) -> Json:
-    """Return the schema of an answer of this media type; of one that is not JSON it is a string."""
+    """Return the schema of an answer of this media type; a string if it is not JSON."""
     if media_type.endswith("json"):
         return answer
-    if media_type == "text/event-stream":  # some readers take its events apart, others take it for a text
+    if media_type == "text/event-stream":  # some generators parse its events, others read it as text
         return {}
     return {"type": "string", **({} if media_type.startswith("text/") else {"format": "binary"})}
 
 
 def _headers(operation: Operation) -> dict[str, str]:
-    """Return the headers of an answer that follow from what the operation is, with their descriptions."""
+    """Return the headers of an answer, with their descriptions."""
     if operation.location:
-        return {"Location": "The address of what was made"}
+        return {"Location": "The address of the created object"}
     is_tagged = operation.method == "GET" and operation.media_type == JSON
     return (
         {"ETag": "Send it in If-None-Match: 304 comes back while the answer would be the same"} if is_tagged else {}

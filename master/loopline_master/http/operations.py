@@ -1,10 +1,9 @@
-"""Operations of the REST API, made from the signatures of their handlers: who may call, what is checked, what is
-answered. openapi.py describes the same operations.
+"""Operations of the REST API: access, validation and answers, derived from the signatures of their handlers.
 
-A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, its
-Deed, or the part of the master of that type (Parts). ``body`` is the JSON body. The others are annotated with what
-they must be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from
-the query. The return annotation is the answer; a web.StreamResponse goes out as it is.
+openapi.py describes the same operations. A handler's parameter of a plain class is passed by type: the Caller, the
+request, its AuditedAction, or the part of the master of that type (Parts). ``body`` is the JSON body. Annotations of
+the others are validated: names in the path's braces come from the path, those marked ``Header`` from that header, the
+rest from the query. The return annotation is the answer; a web.StreamResponse is sent unchanged.
 
 Errors are answered as application/problem+json (RFC 9457).
 """
@@ -30,11 +29,11 @@ from loopline_master import timings
 from loopline_master.busy_time import BusyTime
 from loopline_master.dashboard.pages import not_found, wants_page
 from loopline_master.http.answers import JSON, Encoded, json_answer
-from loopline_master.http.auth import ANYBODY, Access, Auth, Caller, Deeds
+from loopline_master.http.auth import ANYBODY, Access, AuditRecorder, Auth, Caller
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
-from loopline_master.store.queries.audit_log import Deed
+from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.plain_words import plain_of
 from loopline_shared.rest.address import API_PREFIX
@@ -43,7 +42,7 @@ from loopline_shared.rest.bodies import FieldError, Problem
 Part = TypeVar("Part")
 
 Handler = Callable[..., Awaitable[Any]]
-_OF_A_REQUEST = (Caller, Deed, web.Request)
+_OF_A_REQUEST = (Caller, AuditedAction, web.Request)
 
 log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
@@ -58,9 +57,9 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
 }
 _HSTS = "max-age=31536000"
 _IS_ADMITTED = web.RequestKey("is_admitted", bool)
-"""Set on a request: its caller has shown a token."""
-_MOST_OF_ANYBODY_BYTES = 64 * 2**10
-"""Of a body without a token: it holds a secret, or the wish to join."""
+"""Set on a request whose caller has shown a token."""
+_MAX_ANONYMOUS_BYTES = 64 * 2**10
+"""Largest body without a token, which holds a secret or a request to join."""
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -72,7 +71,7 @@ class Parts:
         self.add(*parts)
 
     def add(self, *parts: object) -> None:
-        """Add parts, each of a type that is not there yet."""
+        """Add parts, each of a new type."""
         for part in parts:
             assert type(part) not in self, f"there are two parts of type {type(part).__name__}"
             self._by_type[type(part)] = part
@@ -110,16 +109,16 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """True if a request must have it."""
+        """True if a request must contain it."""
         return self.default is inspect.Parameter.empty
 
     @property
     def kind(self) -> Any:
-        """The type of a value that is given: a parameter that may be left out is never sent as null."""
+        """The type without None: an optional parameter is omitted instead of sent as null."""
         return _without_none(self.annotation)
 
     def read(self, request: web.Request) -> Any:
-        """Return the value as it is in the request; None if it is not there."""
+        """Return the value as it is in the request; None if it is missing."""
         if self.place == "path":
             return request.match_info[self.alias]
         if self.place == "header":
@@ -130,7 +129,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of the API: its route, its access, and the handler whose signature says the rest."""
+    """An operation of the API: its route, its access, and its handler."""
 
     method: str
     path: str
@@ -138,19 +137,19 @@ class Operation:
     access: Access
     tag: str
     status: int = 200  # of a success
-    declines: tuple[int, ...] = ()  # error statuses beside those that follow from the signature
+    declines: tuple[int, ...] = ()  # error statuses, in addition to those implied by the signature
     media_type: str = JSON  # of the answer
     also: str = ""  # another media type for the same bytes, for clients that accept none but well-known ones
-    location: str = ""  # path of what was made, from the answer's fields: ``/jobs/{id}``
-    item: type[BaseModel] | None = None  # of which a response without end consists
+    location: str = ""  # path of the created object, with fields of the answer: ``/jobs/{id}``
+    item: type[BaseModel] | None = None  # of each document of a stream
     answer: type[BaseModel] | None = None  # of the answer, if the handler encodes it itself
     takes: str | None = None  # media type of a body that the handler reads itself
     headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, with their descriptions
     rest: str = ""  # the parameter that takes the rest of the path, with its slashes
     is_documented: bool = True
-    is_shared: bool = False  # the answer is the same for all who may ask: one may serve several of them
-    is_frequent: bool = False  # its path is looked for first: those of one beginning are tried one after the other
-    is_deed: bool | None = None  # goes into the audit log; None: if it may change something, and is not open to all
+    is_shared: bool = False  # the answer is the same for all permitted callers, and may be cached for them
+    is_frequent: bool = False  # its path is matched before others with the same prefix
+    is_audited: bool | None = None  # recorded in the audit log; None: if it may change something and needs a token
 
     @property
     def id(self) -> str:
@@ -175,14 +174,14 @@ class Operation:
 
     @cached_property
     def handed_in(self) -> dict[str, type]:
-        """Parameters that are handed in, and the class of each."""
+        """Parameters that are passed by type, and the class of each."""
         taken = {one.name: one.annotation for one in self.signature.parameters.values() if one.name != "body"}
         return {name: kind for name, kind in taken.items() if isinstance(kind, type)}
 
     def check_parts(self, parts: Parts) -> None:
-        """AssertionError if the handler names a class that is no part of the master."""
+        """Raises AssertionError if the handler names a class that is not a part of the master."""
         missing = [kind.__name__ for kind in self.handed_in.values() if kind not in (*_OF_A_REQUEST, *parts)]
-        assert not missing, f"{self.id} takes {', '.join(missing)}, of which the master has none"
+        assert not missing, f"{self.id} takes {', '.join(missing)}, which the master does not have"
 
     @cached_property
     def body(self) -> type[BaseModel] | None:
@@ -191,7 +190,7 @@ class Operation:
         return body.annotation if body else None
 
     def served_by(self, parts: Parts) -> Serve:
-        """Return what serves requests with the parts of this master that the handler names."""
+        """Return a function that serves requests with the parts that the handler names."""
         self.check_parts(parts)
         given: dict[str, object] = {name: parts[kind] for name, kind in self.handed_in.items() if kind in parts}
         return partial(self._serve, parts, given)
@@ -205,15 +204,15 @@ class Operation:
         arguments = {**given, **self._arguments(request)}
         if self.body:
             arguments["body"] = await _read_body(request, self.body, parts[BusyTime], caller)
-        deed = parts[Deeds].begin(caller, request, self.id) if self._is_deed else None
+        action = parts[AuditRecorder].begin(caller, request, self.id) if self._is_audited else None
         for name, kind in self._of_request.items():
-            arguments[name] = request if kind is web.Request else caller if kind is Caller else deed
+            arguments[name] = request if kind is web.Request else caller if kind is Caller else action
         if self.is_shared:
             make = partial(self._encoded, arguments)
             return await json_answer(request, await parts[SharedAnswers].give(request, make))
         answer = await self.handler(**arguments)
-        if deed:
-            await parts[Deeds].note(deed, _made(answer) if self.status == 201 else "")
+        if action:
+            await parts[AuditRecorder].note(action, _made(answer) if self.status == 201 else "")
         if isinstance(answer, web.StreamResponse):
             return answer
         headers = {"Location": API_PREFIX + self.location.format_map(vars(answer))} if self.location else {}
@@ -225,8 +224,9 @@ class Operation:
         return Encoded(answer if isinstance(answer, bytes) else answer.model_dump_json().encode())
 
     @cached_property
-    def _is_deed(self) -> bool:
-        return self.method not in ("GET", "HEAD") and bool(self.access) if self.is_deed is None else self.is_deed
+    def _is_audited(self) -> bool:
+        may_change = self.method not in ("GET", "HEAD")
+        return may_change and bool(self.access) if self.is_audited is None else self.is_audited
 
     def _parameter(self, taken: inspect.Parameter) -> Parameter:
         alias, place = taken.name, "path" if f"{{{taken.name}}}" in self.path else "query"
@@ -237,7 +237,7 @@ class Operation:
 
     @cached_property
     def _checks(self) -> type[BaseModel]:
-        """A model of all parameters, so that one answer names all mistakes."""
+        """A model of all parameters, so that one answer can name all mistakes."""
         fields: dict[str, Any] = {
             one.name: (one.annotation, ... if one.is_required else one.default) for one in self.parameters
         }
@@ -320,29 +320,29 @@ async def _read_little(request: web.Request) -> bytes:
     body = bytearray()
     async for piece in request.content.iter_any():
         body += piece
-        if len(body) > _MOST_OF_ANYBODY_BYTES:
-            message = f"a body may have at most {_MOST_OF_ANYBODY_BYTES:,} bytes here"
+        if len(body) > _MAX_ANONYMOUS_BYTES:
+            message = f"a body may have at most {_MAX_ANONYMOUS_BYTES:,} bytes here"
             raise LooplineError("too_large", message, "send what /docs shows", status=413)
     return bytes(body)
 
 
 def too_slow() -> LooplineError:
-    """Return the answer to a client whose body does not come."""
-    return LooplineError("too_slow", "the body of this request did not come in time", "send it again", status=408)
+    """Return the answer to a client that sends its body too slowly."""
+    return LooplineError("too_slow", "the body of this request did not arrive in time", "send it again", status=408)
 
 
-class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is
-    """The request's parameters or body are not what the operation takes; ``place`` is body or parameters."""
+class InvalidRequest(LooplineError):  # noqa: N818 a description of the request, not an Error suffix
+    """The request's parameters or body are invalid; ``place`` is body or parameters."""
 
     def __init__(self, place: str, error: ValidationError, model: type[BaseModel]) -> None:
         message = f"something in the {place} of this request is not valid"
-        super().__init__("invalid", message, "/docs shows what is", status=422)
+        super().__init__("invalid", message, "see /docs for valid values", status=422)
         self.errors = _pointers(place, error, model)
 
 
 def _pointers(place: str, error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
-    if error.error_count() > _MANY:  # all of them would be formatted, for the few that are shown
-        return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to tell")]
+    if error.error_count() > _MANY:  # formatting them all would take long, and few are shown
+        return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to list")]
     found = error.errors(include_url=False, include_input=False)
     return [
         FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=plain_of(one, model))
@@ -355,7 +355,7 @@ async def problems(request: web.Request, handler: Serve) -> web.StreamResponse:
     """Turn exceptions of handlers into answers, unless an answer has begun. The outermost middleware."""
     try:
         return await handler(request)
-    except ConnectionResetError:  # the client has gone: nobody reads this
+    except ConnectionResetError:  # the client has gone
         return web.Response(status=HTTPStatus.BAD_REQUEST)
     except Exception as error:
         if request.writer.output_size > 0 or _is_redirection(error):
@@ -366,8 +366,8 @@ async def problems(request: web.Request, handler: Serve) -> web.StreamResponse:
 
 
 def _stop_reading(request: web.Request) -> None:
-    """Leave the body of a refused request unread unless it is small: it fills the sender's buffers, not our time."""
-    if request.content.is_eof() or (request.content_length or inf) <= _MOST_OF_ANYBODY_BYTES:
+    """Leave the body of a refused request unread unless it is small, so that it costs the master no time."""
+    if request.content.is_eof() or (request.content_length or inf) <= _MAX_ANONYMOUS_BYTES:
         return
     if request.transport is not None:
         request.transport.pause_reading()
@@ -387,20 +387,20 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
         headers = _quota_headers(error.code, error.quota) if error.quota else {}
         return _answer(error.status, error.code, error.message, error.hint, errors, headers=headers)
     if isinstance(error, web.RequestPayloadError):
-        detail = "the body cannot be read: it is not what Transfer-Encoding says"
+        detail = "the body cannot be read: it does not match its Transfer-Encoding"
         return _answer(400, "malformed_body", detail, "send it with Content-Length")
     if isinstance(error, web.HTTPException):
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         code = _CODES.get(error.status, "bad_request")
         detail = f"{request.method} {request.path}: {error.reason}"
-        return _answer(error.status, code, detail, "/docs shows what there is", headers=headers)
+        return _answer(error.status, code, detail, "/docs lists the operations", headers=headers)
     incident = token_hex(4)
     log.error("incident %s: %s %s", incident, request.method, request.path, exc_info=error)
     return _answer(500, "internal", "the master failed at this request", f"its log says why, at incident {incident}")
 
 
 def _quota_headers(name: str, quota: ExceededLimit) -> dict[str, str]:
-    """Return the headers of draft-ietf-httpapi-ratelimit-headers-10 (3 and 4), and when to come back."""
+    """Return the headers of draft-ietf-httpapi-ratelimit-headers-10 (3 and 4), and when to try again."""
     window = "" if quota.window_s is None else f";w={quota.window_s}"
     unit = "" if quota.unit == "requests" else f';qu="{quota.unit}"'
     headers = {
@@ -425,7 +425,7 @@ def _answer(
 
 
 async def harden(request: web.Request, response: web.StreamResponse) -> None:
-    """Forbid browsers to guess an answer's type, to run what a user wrote, and to cache unless the answer says so."""
+    """Forbid browsers to guess an answer's type, to run users' files, and to cache unless the answer permits it."""
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
     response.headers.setdefault("Cache-Control", "no-store")

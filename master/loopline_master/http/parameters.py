@@ -14,7 +14,7 @@ from loopline_shared.paths import MAX_PATH_CHARACTERS
 from loopline_shared.rest.times import Moment
 
 
-def _flag(value: object) -> object:
+def flag(value: object) -> object:
     """Return the boolean if it is written as in JSON."""
     return {"true": True, "false": False}.get(value, "neither") if isinstance(value, str) else value
 
@@ -41,7 +41,7 @@ InJobState = Annotated[JobState, Field(description="Only jobs in this state")]
 InTaskState = Annotated[TaskState, Field(description="Only tasks in this state")]
 OnlyLive = Annotated[
     bool,
-    BeforeValidator(_flag),
+    BeforeValidator(flag),
     Field(
         description="Only live jobs (those that are not over), in the order of their arrival; jobs outside the grid "
         "come last. The answer's `live` has totals over all of them"
@@ -67,7 +67,7 @@ Limit = Annotated[int, Field(ge=1, le=1000, description="The most items to retur
 ResultCursor = Annotated[
     str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to continue: `cursor` of an earlier line")
 ]
-Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the job has ended")]
+Follow = Annotated[bool, BeforeValidator(flag), Field(description="Continue until the job has ended")]
 Prefer = Annotated[
     str,
     Header("Prefer"),
@@ -75,12 +75,12 @@ Prefer = Annotated[
         max_length=200, description="With wait=1 the answer may come a moment later, to have results of a short job"
     ),
 ]
-FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the task is over")]
+FollowTask = Annotated[bool, BeforeValidator(flag), Field(description="Continue until the task is over")]
 RestSeconds = Annotated[
     float, Field(ge=0.005, le=60, description="Pause after each event, during which changes are collected")
 ]
 LastEventId = Annotated[
-    str, Header("Last-Event-ID"), Field(max_length=200, description="The id of the last event: go on after it")
+    str, Header("Last-Event-ID"), Field(max_length=200, description="The id of the last event: continue after it")
 ]
 AfterEvent = Annotated[
     str, Field(max_length=200, description="The same as Last-Event-ID, for a browser's own first connection")
@@ -94,10 +94,11 @@ ContentRange = Annotated[
 ]
 WithLastHour = Annotated[
     bool,
-    BeforeValidator(_flag),
-    Field(description="Add the work that each worker offered in the last hour, and the part that tasks used"),
+    BeforeValidator(flag),
+    Field(description="Add the work that each worker offered in the last hour, and the share that tasks used"),
 ]
-WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add each task's parameters")]
+DrainNow = Annotated[bool, BeforeValidator(flag), Field(description="End its running tasks, and queue them again")]
+WithParameters = Annotated[bool, BeforeValidator(flag), Field(description="Add each task's parameters")]
 OnlyTasks = Annotated[
     str,
     Field(

@@ -1,8 +1,8 @@
 """Sessions of browsers: a cookie that stands for a token without containing it.
 
-It reads ``<SHA-256 of the token>.<until>.<seal>``. The seal is an HMAC under a key that lies beside the master's
-tokens: nothing is stored for a session, and it survives a restart. A stolen cookie is valid until then at most, and
-no longer than its token.
+It has the form ``<SHA-256 of the token>.<until>.<seal>``. The seal is an HMAC with a key that is kept beside the
+master's tokens: nothing is stored for a session, and it survives a restart. A stolen cookie is valid until ``until``
+at most, and no longer than its token.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from loopline_shared.errors import LooplineError
 
 COOKIE = "loopline_session"
 _ENCRYPTED_COOKIE = f"__Host-{COOKIE}"
-"""Over TLS: browsers take this name from this very host by https alone, and no neighbour can set it."""
+"""Over TLS. Browsers accept this name only from this host over https, so no neighbour can set it."""
 LASTS_S = 7 * 86400
 _SAFE = ("GET", "HEAD")
-_HINT = "use the page that this master serves; a proxy before it must pass the Host header on"
+_HINT = "use the page that this master serves; a proxy in front of it must pass on the Host header"
 
 
 class Sessions:
@@ -62,7 +62,7 @@ def forget_in_browser(request: web.Request, response: web.Response) -> None:
 
 
 def session_cookie(request: web.Request) -> str | None:
-    """Return the session cookie that came with the request; over TLS only the one that no neighbour can set."""
+    """Return the request's session cookie; over TLS only the one that no neighbour can set."""
     names = (_ENCRYPTED_COOKIE,) if request.secure else (_ENCRYPTED_COOKIE, COOKIE)
     return next((request.cookies[name] for name in names if name in request.cookies), None)
 
@@ -81,7 +81,7 @@ def is_own_page(request: web.Request) -> bool:
 
 def foreign_page() -> LooplineError:
     """Return the error for requests of other sites' pages."""
-    return LooplineError("foreign_page", "another site's page asked for this", _HINT, status=403)
+    return LooplineError("foreign_page", "this request comes from another site's page", _HINT, status=403)
 
 
 def _name(request: web.Request) -> str:

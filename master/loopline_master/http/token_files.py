@@ -21,7 +21,7 @@ def session_key(settings: MasterSettings) -> bytes:
 
 
 def peer_key(settings: MasterSettings) -> bytes:
-    """Return the key from which those of serving workers are made; create it if there is no valid one."""
+    """Return the key from which the keys of serving workers are derived; create it if there is no valid one."""
     return _key_in(_token_folder(settings) / "peer-key")
 
 
@@ -31,7 +31,7 @@ def job_key(settings: MasterSettings) -> bytes:
 
 
 def make_keys(settings: MasterSettings) -> None:
-    """Create the keys that are not there. Each waits for the disk twice: a start does other work meanwhile."""
+    """Create the missing keys. Each waits for the disk twice, so run this beside other work of a start."""
     for key in (job_key, session_key, peer_key):
         key(settings)
 
@@ -53,7 +53,7 @@ def _key_in(file: Path) -> bytes:
 
 
 async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
-    """Write a token for this user's command line, and one for workers, unless valid ones are there."""
+    """Write a token for this user's command line and one for workers, unless valid ones exist."""
     folder = _token_folder(settings)
     also = [settings.worker_token_file] if settings.worker_token_file else []
     await _leave_token(auth, "admin", [folder / "admin"])
@@ -61,7 +61,7 @@ async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
 
 
 def write_ca(encryption: Encryption, settings: MasterSettings) -> None:
-    """Leave the CA's certificate beside the tokens, for those who use them; remove it where there is none."""
+    """Write the CA's certificate beside the tokens for their users; remove it if this master has no CA."""
     files = [_token_folder(settings) / "ca.pem"]
     files += [settings.worker_token_file.with_name("ca.pem")] if settings.worker_token_file else []
     for file in files:

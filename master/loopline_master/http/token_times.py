@@ -1,4 +1,4 @@
-"""Times of tokens: when each was last used and from where, and which must end."""
+"""Times of tokens: the last use of each, and expiry."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _STORED_EVERY_S = 60.0
 
 
 class TokenTimes:
-    """Remembers uses, which are stored once a minute and before they are read, and ends what has expired."""
+    """Remembers uses, storing them once a minute and before they are read, and ends links of expired tokens."""
 
     def __init__(self, tokens: TokenStore, end: Callable[[str], None]) -> None:
         """``end``: ends the links and streams of a token."""
         self._tokens = tokens
         self._end = end
         self._uses: dict[str, tuple[float, str]] = {}
-        self._expiring: dict[str, float] = {}  # of the tokens that were used since the start
+        self._expiring: dict[str, float] = {}  # of tokens used since the start
 
     def note_use(self, token: str, address: str, expires_at: float | None) -> None:
-        """Note that a valid token was used just now."""
+        """Record the use of a valid token."""
         now = time.time()
         self._uses[token] = (now, address)
         if expires_at is not None and token not in self._expiring:
@@ -45,7 +45,7 @@ class TokenTimes:
             await self._tokens.note_uses(uses)
 
     async def run(self) -> None:
-        """Store the uses once a minute, and end what has expired early because the wall clock was set forward."""
+        """Store the uses once a minute, and end links of tokens that expired early when the clock was set forward."""
         while True:
             await asyncio.sleep(_STORED_EVERY_S)
             self.end_expired(time.time())

@@ -1,4 +1,4 @@
-"""Trust in this master: the lines for others to paste, and certificates that browsers import."""
+"""Trust in this master: lines for joining and logging in, and certificates that browsers import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.trust import CA_PATH, encrypted
 
 routes = Routes("access", prefix="")
-PEM = "application/octet-stream"  # what browsers save, and generated clients know
+PEM = "application/octet-stream"  # browsers save it, and generated clients support it
 
 
 @routes(f"GET {CA_PATH}", OPEN, media_type=PEM, declines=(404,))
@@ -23,7 +23,7 @@ async def get_ca(encryption: Encryption) -> web.Response:
     """Return the certificate of this grid's CA, for browsers to trust; lines carry the SHA-256 of its key."""
     if not encryption.ca:
         message = "this master has no CA of its own"
-        raise LooplineError("no_ca", message, "it speaks plain HTTP, or has its operator's certificate", status=404)
+        raise LooplineError("no_ca", message, "it uses plain HTTP, or its operator's certificate", status=404)
     return web.Response(body=encryption.ca.encode(), content_type=PEM)
 
 
@@ -38,7 +38,7 @@ async def get_encryption(encryption: Encryption) -> EncryptionView:
 
 
 def reached_at(request: web.Request, settings: MasterSettings, encryption: Encryption) -> dict[str, str]:
-    """Return the address of this request, or one that others reach if it came over loopback; and the pin."""
+    """Return the address of this request (over loopback: one that other computers reach) and the pin."""
     origin = request.url.origin()
     if not settings.is_private and is_loopback(request.url.host or ""):
         origin = origin.with_host(own_names.reached_at(settings.host).strip("[]"))

@@ -31,7 +31,7 @@ def api_document() -> ApiDocument:
 
 
 def _document() -> str:
-    from loopline_master.http.openapi import document  # not before somebody asks for it
+    from loopline_master.http.openapi import document  # late, for a quicker start
 
     return json.dumps(document(all_operations()))
 
@@ -57,9 +57,9 @@ def web_app(parts: Parts) -> web.Application:
 
 @web.middleware
 async def _check_head(request: web.Request, handler: Serve) -> web.StreamResponse:
-    """Give the connection's undecided place to others, and refuse a body that would have to be decompressed.
+    """Free the connection's undecided place, and refuse a compressed body.
 
-    No client of ours compresses one, and decompression would let anyone without a token send a bomb.
+    Our clients never compress one, and anyone without a token could send a decompression bomb.
     """
     request.config_dict[PARTS][Undecided].decide(request.transport)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -70,7 +70,7 @@ async def _check_head(request: web.Request, handler: Serve) -> web.StreamRespons
 
 @web.middleware
 async def _confirmed(request: web.Request, handler: Serve) -> web.StreamResponse:
-    """Answer only while no other master can have taken over: what is known here may be of the past otherwise."""
+    """Answer only while no other master can have taken over: otherwise the data here may be out of date."""
     if request.path != "/healthz":
         await request.config_dict[PARTS][Store].confirm()
     return await handler(request)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from loopline_master.files import whole_files
 from loopline_master.files.bucket import Bucket
+from loopline_master.files.retention import left_since
 from loopline_master.files.whole_files import DAMAGED
 from loopline_master.maintenance.backup import sum_of
 from loopline_master.settings import MasterSettings
@@ -84,7 +85,7 @@ async def check(settings: MasterSettings) -> FilesChecked:
         state_of = partial(_in_folder, folder, damaged)
     named = set[str]()
     async with reading(url) as read:
-        async for loss in _named_losses(read, state_of):
+        async for loss in _named_losses(read, state_of, left_since(settings, time.time())):
             named.add(loss.file)
             report.losses.append(loss)
     report.losses += [Loss(name, DAMAGED) for name in sorted(damaged - named)]
@@ -129,8 +130,8 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (file for file in sorted(place.iterdir()) if _FILE.fullmatch(file.name))
 
 
-async def _named_losses(read: Transact, state_of: StateOf) -> AsyncIterator[Loss]:
-    async for named in FileReferences(read, write=read).named():  # no row is changed here
+async def _named_losses(read: Transact, state_of: StateOf, left_at: float) -> AsyncIterator[Loss]:
+    async for named in FileReferences(read, write=read).named(left_since=left_at):  # no row is changed here
         for name in dict.fromkeys(named.names()):
             if what := state_of(name):
                 yield Loss(name, what, named.job, named.task)

@@ -26,6 +26,7 @@ from loopline_master.core.events import BATCH
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.history.forgotten_jobs import FORGOTTEN
@@ -40,6 +41,7 @@ from loopline_master.store.tables import (
     gangs,
     grid,
     jobs,
+    limits,
     plans,
     programs,
     removals,
@@ -63,6 +65,7 @@ _COMPARED = (
     plans,
     carriers,
     users,
+    limits,
     exemptions,
     evidence,
 )
@@ -152,6 +155,8 @@ class _Memory:
             self._rows[programs].pop(key, None)
         for launch in effects.dropped(Gang):
             self._rows[gangs].pop(launch, None)
+        for limit in effects.dropped(Limit):
+            self._rows[limits].pop(limit, None)
         if gone := set(effects.forgotten_jobs):
             for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions, evidence):
                 self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}

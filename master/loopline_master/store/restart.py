@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tuple_
 
 from loopline_master.core.events import JobRetried
-from loopline_master.core.kernel.entities import OCCUPYING, Grid
+from loopline_master.core.kernel.entities import Grid
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.store.rows import (
     ATTEMPTS,
@@ -17,6 +17,7 @@ from loopline_master.store.rows import (
     GANGS,
     GRID,
     JOBS,
+    LIMITS,
     PLANS,
     PROGRAMS,
     TASKS,
@@ -26,28 +27,27 @@ from loopline_master.store.rows import (
     Mapper,
 )
 from loopline_master.store.tables import attempts, jobs, plans, tasks
-from loopline_shared.model import AttemptState, TaskState
+from loopline_shared.model import TaskState
 
 _OPEN = (TaskState.QUEUED, TaskState.RUNNING)
 _live = jobs.c.departure.is_(None)
-_occupying = attempts.c.state.in_(OCCUPYING)
-_kept_jobs = select(jobs.c.id).where(or_(_live, jobs.c.id.in_(select(attempts.c.job).where(_occupying))))
+_not_over = attempts.c.ended_at.is_(None)
+_kept_jobs = select(jobs.c.id).where(or_(_live, jobs.c.id.in_(select(attempts.c.job).where(_not_over))))
 _open_tasks = select(tasks.c.job, tasks.c.number).where(
     tasks.c.job.in_(select(jobs.c.id).where(_live)), tasks.c.state.in_(_OPEN)
 )
-_occupied_tasks = select(attempts.c.job, attempts.c.task).where(_occupying)
-_may_count = attempts.c.state.in_((AttemptState.LOST, AttemptState.FINISHED)) & attempts.c.ended_at.is_(None)
+_occupied_tasks = select(attempts.c.job, attempts.c.task).where(_not_over)
 
 
 def snapshot(connection: Connection) -> Snapshot:
     """Return the entities of everything unfinished."""
-    task, of_task = tuple_(tasks.c.job, tasks.c.number), tuple_(attempts.c.job, attempts.c.task)
+    task = tuple_(tasks.c.job, tasks.c.number)
     grids = _all(connection, GRID)
     return Snapshot(
         grid=grids[0] if grids else Grid(),
         jobs=_all(connection, JOBS, jobs.c.id.in_(_kept_jobs)),
         tasks=_all(connection, TASKS, or_(task.in_(_open_tasks), task.in_(_occupied_tasks))),
-        attempts=_all(connection, ATTEMPTS, or_(_occupying, _may_count & of_task.in_(_open_tasks))),
+        attempts=_all(connection, ATTEMPTS, _not_over),
         workers=_all(connection, WORKERS),
         started=_ranges(connection, tasks.c.job.in_(_kept_jobs), tasks.c.started),
         programs=_all(connection, PROGRAMS),
@@ -55,6 +55,7 @@ def snapshot(connection: Connection) -> Snapshot:
         plans=_all(connection, PLANS, plans.c.started_at.is_(None), plans.c.withdrawn_at.is_(None)),
         carriers=_all(connection, CARRIERS),
         users=_all(connection, USERS),
+        limits=_all(connection, LIMITS),
     )
 
 

@@ -24,6 +24,7 @@ from loopline_master.core.kernel.transitions import END
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_master.store import tables
@@ -262,6 +263,7 @@ GANGS = Mapper(Gang, tables.gangs)
 PLANS = Mapper(Plan, tables.plans)
 CARRIERS = Mapper(Carrier, tables.carriers)
 USERS = _Rewritten(User, tables.users, ("name", "__class__"))
+LIMITS = Mapper(Limit, tables.limits)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 EVIDENCE = Mapper(Evidence, tables.evidence)
 _RECORDED = (
@@ -288,7 +290,7 @@ _KINDS: dict[str, Mapper[Any]] = {
     "programs": PROGRAMS,
 }
 """By the names of effects, in an order that foreign keys allow."""
-_OF_WINGS: dict[type, Mapper[Any]] = {Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS}
+_OF_WINGS: dict[type, Mapper[Any]] = {Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS, Limit: LIMITS}
 """The same, of wings: after those of the kernel."""
 _of_kinds = attrgetter(*_KINDS)
 Changes = list[tuple[Mapper[Any], Collection[Any]]]

@@ -18,6 +18,7 @@ from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.wings.exemptions.exemption import Evidence
 from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
 from loopline_master.store.database import (
@@ -37,7 +38,7 @@ from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
 from loopline_master.store.past.lives import JOB_GAP, begin_again, current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
-from loopline_master.store.queries.audit_log import AuditLog, Deed, noted
+from loopline_master.store.queries.audit_log import AuditedAction, AuditLog, noted
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
@@ -66,6 +67,7 @@ from loopline_master.store.tables import (
     carriers,
     event_log,
     gangs,
+    limits,
     notifications,
     programs,
     tokens,
@@ -150,12 +152,12 @@ class Store:
         self.tokens = TokenStore(self._read, self._writer.write)
         self.audit_log = AuditLog(self._read, self._writer.write)
 
-    async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> None:
+    async def commit(self, batch: Batch, effects: Effects, actions: Sequence[AuditedAction] = ()) -> None:
         """Store one step completely or not at all, with the audit entries of its requests.
 
         Raises StoreBroken if that fails: the master must then stop.
         """
-        if await self._writer.commit(batch, effects, deeds):
+        if await self._writer.commit(batch, effects, actions):
             self.notifications.came.set()
 
     async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:
@@ -273,14 +275,14 @@ class Writer:
         self._broken: StoreBroken | None = None
         self.log_bytes = 0
 
-    async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> bool:
+    async def commit(self, batch: Batch, effects: Effects, actions: Sequence[AuditedAction] = ()) -> bool:
         """Store a step's events, effects and audit entries: all of them, or none and raise StoreBroken.
 
         Return True if a notification is due. The effects are read before the first await. A step without
         events and effects leaves no trace.
         """
         changes, late = changed(effects), late_rows(effects) if effects.late else []
-        goes = effects.dropped(Gang) or effects.gone or effects.forgotten_jobs
+        goes = effects.dropped_by_wings or effects.gone or effects.forgotten_jobs
         if not (batch.events or late or goes or len(changes) > 1):  # time has passed in the grid, and that is all
             return False
         text = as_logged(batch)
@@ -288,7 +290,7 @@ class Writer:
             *_deletes(effects),
             *self._written.writes(effects, changes),
             (_LOG, [(batch.now, text)]),
-            *noted(deeds),
+            *noted(actions),
         ]
         audited, begun = audit.writes(effects.completed, batch.now), effects.told(Evidence)
         sampled = self._sampler.samples_of(effects) if self._sampler else []
@@ -346,10 +348,11 @@ def _before(batch: Batch, effects: Effects) -> list[_Work]:
 
 def _deletes(effects: Effects) -> list[Write]:
     """Return the deletes of single rows, which come before all writes, because a program may be inserted again."""
-    if not (effects.forgotten or effects.dropped(Gang) or effects.gone):
+    if not (effects.forgotten or effects.dropped_by_wings or effects.gone):
         return []
     gone = [(name,) for name in effects.gone]
     deletes: list[Write] = [(_FORGET, effects.forgotten), (_DISBAND, effects.dropped(Gang))]
+    deletes.append((_UNLIMIT, effects.dropped(Limit)))
     deletes += [(statement, gone) for statement in _GONE]
     return [(statement, rows) for statement, rows in deletes if rows]
 
@@ -370,6 +373,7 @@ def _deleting(table: Table, *columns: str) -> Statement:
 
 
 _FORGET, _DISBAND = _deleting(programs, "owner", "name", "folder"), _deleting(gangs, "job", "task", "first")
+_UNLIMIT = _deleting(limits, "name", "user")
 _GONE = _deleting(workers, "name"), _deleting(carriers, "name"), _deleting(tokens, "worker")
 """A worker that is forgotten loses its token: it has to join anew."""
 _ENDED_LATE = update(attempts).where(

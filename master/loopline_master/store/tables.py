@@ -41,6 +41,7 @@ from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Ta
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.rest.access import Role
@@ -197,6 +198,8 @@ plans = Table("plans", metadata, *_columns(Plan, key=["job", "task"]), ForeignKe
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 
 users = Table("users", metadata, *_columns(User, key=["name"]))  # users that have submitted jobs
+
+limits = Table("limits", metadata, *_columns(Limit, key=["name", "user"]))
 
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 

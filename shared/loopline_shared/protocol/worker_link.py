@@ -24,7 +24,6 @@ from loopline_shared.model import (
     Facts,
     Function,
     Held,
-    InputFile,
     Load,
     Name,
     Quarantine,
@@ -33,6 +32,7 @@ from loopline_shared.model import (
     Sha256,
     SharedFolder,
     ShortText,
+    StagedInput,
     Stream,
 )
 from loopline_shared.paths import Pattern, RelativePath
@@ -58,7 +58,7 @@ MAX_MEMBERS = 65_536  # each has a slot at least
 MAX_HELD = 65_536  # the same
 KILL_AFTER_S = 10.0
 MAX_READS = 100  # unanswered at once, on one link
-OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
+OwnInputs = Annotated[dict[RelativePath, StagedInput], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
 Life = Annotated[str, Field(max_length=64, pattern=NO_NUL, exclude_if=not_)]
 """Id of a life of the master's database: each restore begins another. Attempts of two lives may have one name."""
@@ -155,6 +155,8 @@ class Run:
     """Files to bring back if there are any."""
     kill_after_s: Annotated[Seconds, Field(exclude_if=lambda seconds: seconds == KILL_AFTER_S)] = KILL_AFTER_S
     """Time between SIGTERM and SIGKILL where the task is ended by its time limit, its user or an operator."""
+    term_s: Annotated[Seconds | None, Field(exclude_if=lambda seconds: seconds is None)] = None
+    """Time after the sending of the last answered Report when the worker ends the attempt; None: never."""
 
     @property
     def has_files(self) -> bool:

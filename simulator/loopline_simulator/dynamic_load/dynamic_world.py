@@ -1,6 +1,4 @@
-"""The fast world with links that take time, machines that queue attempts, and load that the master hears of
-at times.
-"""
+"""The fast world with slow links, machines that queue attempts, and occasional reports of their load."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ class SizeKnowledge(StrEnum):
 
 
 class Information(StrEnum):
-    """Occasions at which the master learns of a machine's load."""
+    """When the master learns a machine's load."""
 
     PIGGYBACK = "piggyback"  # with results, as in the paper
     PERIODIC = "periodic"  # also every 10 s
-    ORACLE = "oracle"  # at every moment at which it decides
+    ORACLE = "oracle"  # before every decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Programs:
     mean_work: float = 60.0  # reference CPU-seconds of a job
     between: float = 1.0  # standard deviation of the logarithm of programs' typical work
     within: float = 0.3  # ... and of runs of one program
-    load: float = 0.7  # work that arrives, as a share of what all machines can do
+    load: float = 0.7  # arriving work, as a share of the capacity of all machines
 
     def arrivals(self, seed: int, capacity: float) -> list[ProgramRun]:
         interval, now, runs = self.mean_work / (self.load * capacity), 0.0, []

@@ -18,7 +18,7 @@ def wide_console() -> Console:
 
 
 def effort(runs: int, events: int, took_s: float) -> str:
-    """Return a line that says how much was computed, in what time and with what memory."""
+    """Return a line about the computation's size, time and memory."""
     peak = peak_memory_bytes()
     memory = f"; at most {peak / 1e6:,.0f} MB in a process" if peak else ""
     return f"{runs} runs, {events:,} events in {took_s:.1f} s: {events / took_s:,.0f} events per second{memory}"

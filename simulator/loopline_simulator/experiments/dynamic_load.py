@@ -45,7 +45,7 @@ class DynamicSetting:
     jobs
         Number of jobs, each of one task.
     loads
-        Work that arrives, as a share of what all machines can do; a table for each.
+        Arriving work, as a share of the capacity of all machines; a table for each.
     pcs
         Number of machines, in equal shares of each speed.
     speeds

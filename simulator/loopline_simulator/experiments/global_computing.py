@@ -46,7 +46,7 @@ def global_computing(
     tables
         Tables of the paper (default: all).
     readings
-        Assumptions: the paper's own words, or what its published figures imply.
+        Assumptions: from the paper's text, or fitted to its published figures.
     scenario
         A TOML file, in place of the paper's tables; docs/global-computing.md says how to write one.
     schedulers

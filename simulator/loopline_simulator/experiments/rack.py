@@ -53,7 +53,7 @@ class RackOptions:
     used
         Mean share of its limit that a job runs for, in place of scenarios.
     loads
-        Work that arrives, as a share of what the rack can do (default: from 0.7 to 1.2; a log's own load).
+        Arriving work, as a share of the rack's capacity (default: from 0.7 to 1.2; a log's own load).
     """
 
     width: Side = 16

@@ -43,7 +43,7 @@ def report(
     minutes: Positive | None = None,
     runs: StudyRuns = StudyRuns(),
 ) -> int:
-    """Write the whole study as a page: policies of the literature, recorded and drawn work, churn, bounds.
+    """Write the whole study as a page: policies of the literature, recorded and random work, churn, bounds.
 
     Three seeds take some minutes on two cores, a hundred some hours.
 
@@ -54,13 +54,13 @@ def report(
     swf
         A workload in the Standard Workload Format, for the section of a recorded log, which is left out without it.
     keep
-        File in which answers are kept: a study that was interrupted, or is to have more seeds, goes on from there.
+        File that keeps answers, so that an interrupted study, or one with more seeds, continues from there.
         Answers of earlier code are used where this code gives the same with the first seed.
     only
         Sections to run, by their keys.
     minutes
-        Begin no further seed after so many minutes: the page is written of those that there are, and with `--keep`
-        the next call goes on.
+        Begin no further seed after this many minutes. The page is written from the seeds that are done; with
+        `--keep`, the next call continues.
     """
     chosen = [section for section in sections(swf) if not only or section.key in only]
     strange = set(only) - {section.key for section in sections(swf)}
@@ -118,7 +118,7 @@ def _run_seeds(seeds: Sequence[int], chosen: Sequence[Section], runs: SweepOptio
 
 
 def _gather(section: Section, runs: SweepOptions, kept: KeptAnswers) -> Iterator[KeptAnswer]:
-    """Give the section the answers of every seed of which it has all; yield them."""
+    """Give the section the answers of each seed once all of that seed are there; yield them."""
     for seed in section.different(runs.seed_numbers):
         found = [(place, kept.get(case)) for place, case in section.items([seed])]
         if found and all(answer is not None for _, answer in found):

@@ -60,7 +60,7 @@ class TraceOptions:
     tasks_from
         Number of tasks of a job: processors that it got or asked for, or one.
     size_from
-        Time for which each of its processors works.
+        Field with the working time of each processor.
     """
 
     first: Count | None = None
@@ -87,21 +87,21 @@ class TraceOptions:
 @Parameter(name="*", group=Group("Coming and going", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class OwnerOptions:
-    """Times at which machines are connected, and at which their owners use them.
+    """Times when machines are connected, and when their owners use them.
 
     Parameters
     ----------
     availability
-        Intervals in which machines were connected: a CSV of host,start,end[,speed], in seconds or ISO times; or the
+        Connected intervals of machines: a CSV of host,start,end[,speed], in seconds or ISO times; or the
         event_trace.tab of a data set of the Failure Trace Archive.
     absence
         Fate of running attempts when a machine goes away.
     lease
-        Seconds for which a machine that went away is believed to be at work.
+        Seconds until a machine that went away counts as lost.
     stay
-        Mean seconds for which PCs stay, drawn at random, without --availability (default: they always stay).
+        Mean seconds that PCs stay connected, at random, without --availability (default: always).
     away
-        Mean seconds for which PCs are away.
+        Mean seconds that PCs are away.
     presence
         Intervals in which owners used their machines: a CSV like that of --availability.
     share
@@ -151,7 +151,7 @@ def trace(
     """Run a workload in the Standard Workload Format under several policies.
 
     A job of the file becomes one task for each processor; its size is run time x processors. Machines are PCs as in
-    `no-passing`, or those of a file of intervals in which they were connected.
+    `no-passing`, or those of a file of their connected intervals.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _events(answer: TraceAnswer) -> int:
 
 
 def _by_policy(answers: Sequence[TraceAnswer]) -> list[tuple[tuple[str, str], list[TraceAnswer]]]:
-    """Return the answers by policy and order, in the order in which they were asked for."""
+    """Return the answers by policy and order, in the order of the request."""
     groups: dict[tuple[str, str], list[TraceAnswer]] = {}
     for answer in answers:
         groups.setdefault((answer.case.policy, answer.case.order), []).append(answer)

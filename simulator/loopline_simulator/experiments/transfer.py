@@ -39,7 +39,7 @@ Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1e6))]
 @Parameter(name="*", group=Group("Network and files", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class TransferOptions:
-    """The network, the files, and who wants them.
+    """The network, the files, and the hosts that need them.
 
     Parameters
     ----------

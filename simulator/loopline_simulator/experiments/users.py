@@ -1,4 +1,4 @@
-"""``loopline simulate users``: what the order costs each user over all jobs, and among their own."""
+"""``loopline simulate users``: cost of the order for each user, over all jobs and within their own."""
 
 from __future__ import annotations
 

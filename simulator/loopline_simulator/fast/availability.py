@@ -1,7 +1,7 @@
 """Hosts that come and go, and owners who use them.
 
-*Availability*: intervals in which a host's agent is connected. *Presence*: intervals in which its owner uses it,
-while tasks get a share of its speed, or nothing.
+*Availability*: intervals when a host's agent is connected. *Presence*: intervals when its owner uses it, which leave
+tasks a share of its speed, or nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Piecewise:
         return float(self._speeds[-1])
 
     def end_of(self, start: float, work: float) -> float:
-        """Return the time at which the work is done; infinity if it never is."""
+        """Return the time when the work is done; infinity if never."""
         piece = self._piece(start)
         speed = float(self._speeds[piece])
         is_last = piece == len(self._times) - 1
@@ -132,7 +132,7 @@ class Piecewise:
 
 
 class Interrupted:
-    """A host's speed of which a ``share`` is left in some intervals, which are sorted and disjoint."""
+    """A host's speed, reduced to a ``share`` during some intervals, which are sorted and disjoint."""
 
     def __init__(self, speed: Speed, intervals: Sequence[Interval], share: float = 0.0) -> None:
         self._speed, self._share = speed, share

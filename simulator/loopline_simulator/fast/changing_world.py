@@ -23,11 +23,11 @@ class ChangingWorld(FastWorld):
     """The fast world whose hosts are connected in given intervals.
 
     ``stays`` gives each host's intervals, sorted and disjoint (they may be endless); a host without an entry is
-    always connected. ``absence`` is the fate of running attempts meanwhile. A host that sleeps must be given a speed
-    that is 0 in the meantime (availability.Interrupted).
+    always connected. ``absence`` is the fate of attempts that run when their host leaves. A host that sleeps must
+    have a speed of 0 until it is back (availability.Interrupted).
 
-    ``last_lease_s``: for so long a host that went is believed to be at work. With it, leases in ``settings`` may be
-    endless: no host needs to renew its own, which takes most of the time of a run of many days.
+    ``last_lease_s``: time until a host that left counts as lost. With it, leases in ``settings`` may be endless: then
+    no host renews its lease, which would take most of the time of a run of many days.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Churn:
 
     @property
     def share_there(self) -> float:
-        """Share of the time for which a host is connected, in the long run."""
+        """Long-run share of the time that a host is connected."""
         return self.stay.mean / (self.stay.mean + self.away.mean)
 
     def stays(self, seed: int, host: str) -> Iterator[Interval]:

@@ -23,7 +23,7 @@ class Speed(Protocol):
     """Speed of a host at each moment, in reference CPU-seconds per second."""
 
     def end_of(self, start: float, work: float) -> float:
-        """Return the time at which ``work`` reference CPU-seconds begun at ``start`` are done."""
+        """Return the time when ``work`` reference CPU-seconds begun at ``start`` are done."""
 
     def work_between(self, start: float, end: float) -> float:
         """Return the work done from ``start`` to ``end``."""
@@ -112,8 +112,8 @@ class _Chain:
     def _states(self, count: int) -> NDArray[np.bool_]:
         """Return for each of the next units whether the owner loads the machine.
 
-        The length of a state is geometric and so has no memory: the last stay is cut at the chunk's end and drawn
-        anew.
+        The length of a state is geometric and so has no memory: the last one is cut at the chunk's end, and the next
+        chunk draws another.
         """
         leaving = (self._pattern.to_steady, self._pattern.to_loaded)
         stays: list[int] = []

@@ -101,7 +101,7 @@ class FastWorld:
         return self._carry_out(self.scheduler.step(events, self.kernel.now))
 
     def _carry_out(self, effects: Effects) -> Effects:
-        """Have the hosts obey what a step decided, and step on with what they report at once."""
+        """Carry out a step's decisions at the hosts, and step again with their immediate reports."""
         self._observe(effects)
         follow_ups = [report for name, assign in effects.assigns.items() for report in self._obey(name, assign)]
         if follow_ups:
@@ -153,9 +153,7 @@ class FastWorld:
         host.running[attempt] = (self.kernel.now, self.kernel.at(end, lambda: self._end(host, attempt)))
 
     def _end_of(self, host: Host, attempt: AttemptId) -> float:
-        """Return the time at which an attempt that starts now ends; infinity if the host never does that
-        much work.
-        """
+        """Return the time when an attempt that starts now will end; infinity if never."""
         size = size_at(self.scheduler.state.jobs[attempt.job].spec, attempt.task) or 0.0
         return host.speed.end_of(self.kernel.now, size * self._scales.get(attempt.job, 1.0))
 
@@ -164,7 +162,7 @@ class FastWorld:
         self._brought(host, Result(attempt, Outcome.SUCCEEDED, 0, wall_s=self.kernel.now - since))
 
     def _leave(self, host: Host, attempt: AttemptId) -> float:
-        """End the attempt, start waiting ones, and return the time at which it started."""
+        """End the attempt, start waiting ones, and return its start time."""
         since, _ = host.running.pop(attempt)
         del host.taken[attempt]
         self._begin_next(host)
@@ -181,5 +179,5 @@ class FastWorld:
         return WorkerReported(host.name, host.session, report)
 
     def _load(self, host: Host) -> Load:
-        """Return the load that a host reports: what its owner takes shows in its speed alone."""
+        """Return the load that a host reports; its owner's use affects only its speed."""
         return Load(host.facts.slots if host.offered is None else host.offered, float(host.facts.slots))

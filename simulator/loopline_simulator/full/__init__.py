@@ -93,7 +93,7 @@ def make(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) ->
 
 
 def summary(seed: int, timed: TimedWorld, broken: str = "") -> Summary:
-    """Return the counts of a world so far."""
+    """Return the counts of a world until now."""
     store, settings = timed.world.store, timed.world.settings
     counts = timed.counts + timed.disasters.counts + timed.network.counts
     return Summary(

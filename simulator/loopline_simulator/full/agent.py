@@ -58,7 +58,7 @@ class Agent:
         self._rest()
 
     def stop(self) -> None:
-        """Stop the agent for its owner: running tasks go back to the queue, and a connected master is told."""
+        """Stop the agent for its owner: running tasks return to the queue, and a connected master gets a Report."""
         self.is_on = False
         self.machine.stop()
         self._follow_processes()
@@ -84,8 +84,8 @@ class Agent:
 
     # --- the link -------------------------------------------------------------------------------------------
 
-    def heard(self) -> None:
-        """Set the timers anew after a frame has come and the machine has done what it says."""
+    def on_frame(self) -> None:
+        """Reset the timers after the machine has handled a frame."""
         if self.machine.link is None:
             self._reconnect_later()
         elif self.machine.is_welcome:
@@ -157,7 +157,7 @@ class Agent:
         def end() -> None:
             del self._ends[attempt]
             self.machine.end(attempt, outcome)
-            self._follow_processes()  # what waited may have begun
+            self._follow_processes()  # a waiting attempt may have begun
             self._report()
 
         return end

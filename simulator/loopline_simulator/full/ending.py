@@ -18,7 +18,7 @@ from loopline_simulator.full.store import MemoryStore
 
 
 def check_restart_changes_nothing(now: State, again: State) -> None:
-    """Check that the rows hold all that the scheduler knows: ``again`` is made of them."""
+    """Check that the rows have everything that the scheduler knows: ``again`` was restored from them."""
     assert now.grid == again.grid
     for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))

@@ -2,7 +2,7 @@
 
 The network cuts, drops and duplicates; workers reboot; the master crashes at any point between event and frame. The
 world has no clock of its own: the property tests draw events at random, the timed world (timed.py) schedules them in
-virtual time. Every step is checked, and so is each result that a worker is told to forget (AssertionError).
+virtual time. Every step is checked, and so is each result that a worker may forget (AssertionError).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from loopline_simulator.full.promises import SecondPlanner, check_promises
 from loopline_simulator.full.store import MemoryStore
 
 CRASHES = ("before step", "before commit", "before release")
-"""Points of a turn at which the master may crash."""
+"""Points in a turn where the master may crash."""
 
 
 class GridWorld:
@@ -59,7 +59,7 @@ class GridWorld:
     keeps_back = True
     """Reports without news are answered without a step, as a live master does."""
     checkpoint_every = 0
-    """After so many steps the log may begin anew; 0: it never does."""
+    """Number of steps after which the log may begin with a checkpoint; 0: never."""
 
     def __init__(
         self, settings: SchedulerSettings, machines: Sequence[Machine], *, now: float = 1000.0, check_every: int = 1
@@ -72,10 +72,10 @@ class GridWorld:
         self.acknowledged: set[int] = set()  # jobs whose submission was answered
         self.answers: dict[str, Reply] = {}  # to submissions, by idempotency key
         self.inbox: list[Event] = []
-        self.asked: NumberedRequest | None = None  # a plan of transfers that nobody has made yet
+        self.asked: NumberedRequest | None = None  # a requested plan of transfers
         self.is_up = False
         self.starts_named: set[AttemptId] = set()  # of gangs: the members of rank 0, as it was committed
-        self.links: dict[int, Link] = {}  # by number: those that are open at the master's end
+        self.links: dict[int, Link] = {}  # open at the master's end, by number
         self._check_every, self._steps = check_every, 0
         self._second: SecondPlanner | None = None
         for machine in machines:
@@ -206,7 +206,7 @@ class GridWorld:
                 ending.check_begun(machine.began[begun:], self.store, self.starts_named)
 
     def strays(self, name: str) -> list[Link]:
-        """Return links that the worker has left, on which frames are still under way to the master."""
+        """Return links that the worker has left but that still have frames under way to the master."""
         return [link for link in self.links.values() if link.name == name and link.up and not self._is_current(link)]
 
     def cut(self, name: str, *, noticed: bool) -> None:
@@ -310,7 +310,7 @@ class GridWorld:
 
     @property
     def wake_at(self) -> float | None:
-        """Time at which the master steps without an event. None if there is no such time."""
+        """Time of the next step that is due without an event, or None."""
         times = (self.scheduler.wake_at, self.kept_back.wake_at)
         return min((at for at in times if at is not None), default=None)
 

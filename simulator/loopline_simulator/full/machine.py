@@ -34,12 +34,12 @@ from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 
 CLOSED = b""
-"""In place of a frame: whoever sent the frames before it has closed the link."""
+"""In place of a frame: its sender has closed the link."""
 
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """A connection: frames under way in both directions, each in the order in which they were sent."""
+    """A connection: frames under way in both directions, each in order of sending."""
 
     number: int
     name: str  # of the machine
@@ -133,7 +133,7 @@ class Machine:
         self._happens(OwnerObserved(signs, self._clock()))
 
     def boot(self, *, forgets: bool = False, agent_died: bool = False) -> None:
-        """Start the agent anew: processes are gone, and the disk is kept.
+        """Restart the agent: processes are gone, and the disk is kept.
 
         If it ``forgets``, only results are kept. ``agent_died``: the computer itself was not started again.
         """
@@ -211,7 +211,7 @@ class Machine:
         return attempt in self._frozen
 
     def hang_up(self) -> None:
-        """Close the link; what was sent before is still under way."""
+        """Close the link; frames that were already sent still arrive."""
         if self.link is not None:
             self.link.up.append(CLOSED)
             self.link = None

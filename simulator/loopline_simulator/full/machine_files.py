@@ -1,4 +1,4 @@
-"""Large files of a machine: what it has and fetches, and what the master ordered. Others decide how fast they come.
+"""Large files of a machine: those in its cache, its fetches, and the master's orders; callers decide their speed.
 
 It stands for a worker's cache and its part in carrying (loopline_worker/peers); nothing is sent.
 """
@@ -44,14 +44,14 @@ class MachineFiles:
         self.fetching: dict[str, int] = {}  # bytes of each that are there
         self.orders: dict[str, FileFetch] = {}
         self._faults: dict[PeerFault, None] = {}
-        self._told: frozenset[str] | None = None  # of what it has, in this session
+        self._told: frozenset[str] | None = None  # files reported in this session
 
     def begin(self) -> None:
-        """Begin a session, in which the master has heard of nothing."""
+        """Begin a session; the master knows none of the files yet."""
         self._told, self.orders = None, {}
 
     def boot(self, *, loses_cache: bool) -> None:
-        """Start the agent anew: what was on its way is given up."""
+        """Restart the agent and abandon its fetches."""
         self.begin()
         self.fetching.clear()
         self._faults.clear()
@@ -63,8 +63,8 @@ class MachineFiles:
         if file not in self.has:
             self.fetching.setdefault(file, 0)
 
-    def come(self, file: str, count: int) -> None:
-        """Take in so many bytes of a file that is fetched; all of it: it is there."""
+    def receive(self, file: str, count: int) -> None:
+        """Add ``count`` bytes to a fetch, which is complete once all have arrived."""
         self.fetching[file] = min(SIZE_BYTES, self.fetching[file] + count)
         if self.fetching[file] == SIZE_BYTES:
             del self.fetching[file]

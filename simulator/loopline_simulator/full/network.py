@@ -2,7 +2,7 @@
 
 A link is like TCP: frames sent one way arrive in order, each after its own delay, so that frames of different links
 overtake one another. Unlike TCP, single frames are lost and duplicated too: the sessions notice it by their numbers.
-A machine may be cut off for a while: frames sent meanwhile arrive later.
+A machine may be cut off for a while: frames sent during that time arrive later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of the plans of gangs, step by step. Raise AssertionError on a violation.
 
-A promise moves back only with a recorded reason; and a scheduler that is started again from the rows plans, breaks
-and begins the same in the next step as the one that goes on.
+A promise moves back only with a recorded reason. A scheduler that is restarted from the rows makes the same plans,
+broken promises and starts in the next step as the one that continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SecondPlanner:
         self.scheduler = Scheduler(store.snapshot())
 
     def check(self, events: Sequence[Event], now: float, found: Effects, settings: SchedulerSettings) -> None:
-        """Raise AssertionError if its plans differ from those that the other scheduler has ``found``."""
+        """Raise AssertionError if its plans differ from those in ``found`` of the other scheduler."""
         self.scheduler.set_policy(settings)
         self.scheduler.state.wings[Gangs].planning.open()
         batch = BATCH.validate_json(BATCH.dump_json(Batch(now, list(events))))

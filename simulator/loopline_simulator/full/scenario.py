@@ -29,7 +29,7 @@ class Scenario:
     interval_s: float = 20.0  # mean, between two jobs
     known_sizes: float = 0.9  # share of jobs whose user says how large they are
     gangs: float = 0.0  # share of jobs that run on two or three machines at once ...
-    replicas: float = 0.0  # ... and of these, share of those that ask for a replica
+    replicas: float = 0.0  # ... and share of these that request a replica
     conditions: Conditions = ROUGH_NETWORK
     faults: Faults = ROUGH
     until_s: float = 20_000.0  # by then all must be done

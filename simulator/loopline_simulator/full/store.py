@@ -16,6 +16,7 @@ from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption, flaw_of
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
+from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
@@ -33,6 +34,7 @@ class MemoryStore:
         self.plans: dict[TaskId, Plan] = {}
         self.carriers: dict[str, Carrier] = {}
         self.users: dict[str, User] = {}
+        self.limits: dict[tuple[str, str], Limit] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, float, str], Exemption] = {}
         self.evidence: dict[tuple[int, float, str], Evidence] = {}
@@ -66,6 +68,9 @@ class MemoryStore:
         self.plans |= {key: copy(plan) for key, plan in effects.rows(Plan).items()}
         self.carriers |= {key: copy(carrier) for key, carrier in effects.rows(Carrier).items()}
         self.users |= {key: copy(user) for key, user in effects.rows(User).items()}
+        for gone in effects.dropped(Limit):
+            self.limits.pop(gone, None)
+        self.limits |= {key: copy(limit) for key, limit in effects.rows(Limit).items()}
         self.broken += effects.told(BrokenPromise)
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.told(Exemption)}
@@ -96,6 +101,7 @@ class MemoryStore:
             plans=[copy(plan) for plan in self.plans.values() if not plan.is_over],
             carriers=[copy(carrier) for carrier in self.carriers.values()],
             users=[copy(user) for user in self.users.values()],
+            limits=[copy(limit) for limit in self.limits.values()],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

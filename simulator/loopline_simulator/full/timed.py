@@ -136,7 +136,7 @@ class TimedWorld:
     # --- the machines ---------------------------------------------------------------------------------------
 
     def machine_heard(self, name: str) -> None:
-        self._agents[name].heard()
+        self._agents[name].on_frame()
 
     def _agent(self, machine: Machine) -> Agent:
         random = stream(self._seed, "agent", machine.name)

@@ -1,5 +1,5 @@
-"""The study: Loopline's policies held against the field's, on drawn and recorded work, as one page.
+"""The study: Loopline's policies compared with the field's, on random and recorded work, as one page.
 
-``sections.py`` says what is compared, ``section.py`` what a comparison is, ``bounds.py`` what no schedule can beat,
+``sections.py`` lists the comparisons, ``section.py`` runs one, ``bounds.py`` has lower bounds for every schedule, and
 ``page.py`` writes the page. ``loopline simulate report`` runs it.
 """

@@ -1,9 +1,9 @@
-"""Answers of a study that are kept in a file, so that a study of hours goes on where it was interrupted.
+"""Answers of a study that are kept in a file, so that an interrupted study of hours can continue.
 
-A line is a case (a digest of all that it depends on), the code that it was run with, its CPU time and its figures.
+A line has a case (a digest of all its inputs), the version of the code that ran it, its CPU time and its figures.
 
-Answers of other code count where that code is seen to answer alike: the case's *witness*, the same case with the
-study's first seed, is run with this code too, and its figures have to be the same in every digit that is kept.
+Answers of other versions are valid if both versions give the same answers: the case's *witness*, the same case with
+the study's first seed, is run with this version too, and its figures must agree in every digit that is kept.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def _are_alike(one: KeptAnswer, other: KeptAnswer) -> bool:
 
 
 def _key(case: StudyCase) -> str:
-    """Return a digest of all that the case's answer depends on; of a log's file its name alone, wherever it lies."""
+    """Return a digest of all inputs of the case; of a log's file only the name, not the folder."""
     if isinstance(case, Case) and isinstance(case.log, LogWindow):
         case = replace(case, log=replace(case.log, swf=Path(case.log.swf.name)))
     return hashlib.sha256(repr(case).encode()).hexdigest()[:_KEY_LENGTH]
 
 
 def _whole_lines(file: Path) -> list[str]:
-    """Return the lines; a last one that was cut off as it was written is taken out of the file."""
+    """Return the complete lines, and remove a last, incomplete one from the file."""
     text = file.read_text("utf-8")
     whole, end, rest = text.rpartition("\n")
     if rest and (rest + _LINE_BEGINS).startswith(_LINE_BEGINS[: len(rest)]):

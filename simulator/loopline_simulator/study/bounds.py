@@ -1,12 +1,12 @@
-"""Least mean total times: what no schedule can beat, and what one reaches that knows the future.
+"""Least mean total times: a lower bound for every schedule, and the times of a schedule that knows the future.
 
-``fluid`` is a bound: the machines as one, whose speed is the sum of theirs, and which serves the job with the least
-left (shortest remaining processing time). No schedule completes more jobs by any time, with or without the hold: of
-two jobs that the hold orders, the later one never has less left.
+``fluid`` is a bound: all machines as one with the sum of their speeds, which serves the job with the least work left
+(shortest remaining processing time). No schedule completes more jobs by any time, with or without the hold: of two
+jobs that the hold orders, the later one never has less work left.
 
-``clairvoyant`` is a schedule under the hold, for equal jobs: jobs by arrival; each task, the largest first, goes
-where it ends first, as the machines' speeds will be; the last task of a job begins when the job before it has ended.
-So the least possible mean lies between the two, and how far they are apart is what the bound may be too low by.
+``clairvoyant`` is a schedule under the hold, for equal jobs: jobs by arrival; each task, largest first, goes to the
+machine that will finish it first; the last task of a job begins when the job before it has ended. The least possible
+mean lies between the two, so their difference limits the error of the bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopline_simulator.fast.workload import Workload
 from loopline_simulator.fast.world import Arrival
 
 _CLOSELY = 1e-4
-"""Relative error to which times are searched."""
+"""Relative error of the times that are searched."""
 
 
 class Bound(StrEnum):
@@ -90,7 +90,7 @@ def _is_done(done_by: Callable[[float], float], work: float, time: float) -> boo
 
 
 def _first_time(holds: Callable[[float], bool], after: float) -> float:
-    """Return the first time at which a condition holds that then goes on holding."""
+    """Return the first time when a condition holds; it must hold from then on."""
     step = 1.0
     while not holds(after + step):
         step *= 2

@@ -60,7 +60,7 @@ def _head(effort: Effort) -> Iterator[str]:
         "Everything is simulated: the computers and their owners. What schedules them is the master's own scheduler. "
         "A figure is the mean over the seeds, ± half of its 95 % interval (Student's t). Ratios are paired by seed. "
         "Total time: from a job's submission to its end. Slowdown: total time over the least that the job needs "
-        "alone, at mean speeds. *hold*, *deliver*, *none*: the order guarantee ([the guarantee](guarantee.md))."
+        "alone, at mean speeds. *hold*, *deliver*, *none*: [the order guarantee](../docs/guarantee.md)."
     )
 
 

@@ -56,7 +56,7 @@ class Section:
         return [(place, replace(case, seed=seed)) for seed in seeds for place, case in self.cases.items()]
 
     def different(self, seeds: range) -> range:
-        """Return those of the seeds that are different runs: a log has only so many windows."""
+        """Return the seeds that give different runs: a log has a limited number of windows."""
         logs = [case.log for case in self.cases.values() if isinstance(case, Case)]
         return seeds[: min((log.windows for log in logs if isinstance(log, LogWindow)), default=len(seeds))]
 

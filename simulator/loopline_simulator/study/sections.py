@@ -1,4 +1,4 @@
-"""The sections of the study. Every section is a function that returns its cases; the text says what is in them."""
+"""The sections of the study. Each is a function that returns its cases and a text that describes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOAD = 0.8
 AWAY = WeibullLaw(1.0, 3600.0)
 """Absences: exponential with a mean of an hour. The fits that we use are of stays alone: this is our assumption."""
 LOG_UNIT = 0.05
-"""Times of a supercomputer's log are shortened to so much, so that tasks take minutes, as on PCs."""
+"""Factor on the times of a supercomputer's log, so that tasks take minutes, as on PCs."""
 
 BY_POLICY = (
     ("fair", HOLD), ("fair", NONE), ("round-robin", HOLD), ("first-come", HOLD), ("first-come", NONE),

@@ -48,7 +48,7 @@ class TasksFrom(StrEnum):
 
 
 class SizeFrom(StrEnum):
-    """Field that gives the time for which one processor works for a job."""
+    """Field with the working time of one processor of a job."""
 
     RUN_TIME = "run-time"
     CPU_TIME = "cpu-time"  # if known, else the run time

@@ -29,7 +29,7 @@ class Cancel:
 
 @dataclass(slots=True)
 class _Unseen:
-    """An Assign of which its worker has not reported yet: when it was sent, and the last report since."""
+    """An Assign that its worker has not answered yet: its time, and that of the last report since."""
 
     at: float
     until: float = field(init=False)
@@ -46,7 +46,7 @@ class AssignTimes:
         self._seen_within_s: dict[tuple[str, float], tuple[float, float]] = {}
         """By worker and time of an Assign: the last report that does not know of it, and the first that does."""
         self._unseen: dict[str, dict[int, _Unseen]] = defaultdict(dict)  # by worker and number of the Assign
-        self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
+        self._cancelled: dict[AttemptId, float] = {}  # time of each cancel that was not reported yet
         self._usual_s = cache(self._median_s)
 
     def forget(self, worker: str) -> None:
@@ -59,7 +59,7 @@ class AssignTimes:
             if isinstance(event, WorkerReported):
                 self._note_seen(event.worker, event.report.seen, now)
         for worker, assign in effects.assigns.items():
-            if assign.run or assign.cancel:  # a worker has no news of one that but answers it
+            if assign.run or assign.cancel:  # others need no report
                 self._unseen[worker][assign.seq] = _Unseen(now)
         for attempt in effects.attempts.values():
             if attempt.state in _ENDING:
@@ -68,11 +68,11 @@ class AssignTimes:
                 self._cancels[attempt.worker].append(Cancel(attempt.task_id, since, now - since))
 
     def took_s(self, worker: str, cancelled: Collection[TaskId], now: float) -> float:
-        """Return the time from an Assign to a report of what came of it.
+        """Return the time from an Assign to the report of its outcome.
 
-        It is what the recording took to cancel one of the tasks here at about this time. Without such a task it is
-        what cancels usually take, but between the reports of which one did not know of an Assign of this time, and
-        the next one did: what ended at a report was followed by what had come before it.
+        It is the time that a recorded cancel of one of the tasks took here at about this time. Without one, it is the
+        usual time of cancels, limited to the interval between the last report that did not yet reflect an Assign of
+        this time, and the first one that did.
         """
         for cancel in self._cancels[worker]:
             if cancel.task in cancelled and abs(now - cancel.at) <= cancel.took_s:

@@ -87,7 +87,7 @@ def _read(log: str) -> Recording:
 
 
 def _go_on_until(recording: Recording, at: float | None) -> None:
-    """Let the time between the log's end and ``at`` pass, unless it is so long that the master had stopped."""
+    """Advance from the log's end to ``at``, unless the gap is so long that the master must have stopped."""
     if at is not None and recording.ended < at - recording.began <= recording.ended + recording.settings.lease_s:
         recording.ended = at - recording.began
 

@@ -86,11 +86,11 @@ class Durations:
         return self.speeds.get(worker) or Piecewise([0.0], [self._measured.get(worker, 1.0)])
 
     def future(self, worker: str, random: Generator) -> Speed:
-        """Return a speed from now on, of blocks of the time in which the worker was at work.
+        """Return a future speed, drawn in blocks from the worker's busy time.
 
-        Give each worker the same random numbers: the blocks are of the same moments then, for what slows one often
-        slows all, such as a network or a computer that they share. The first attempt is left out if there are others:
-        it paid for what later ones find ready, such as its supervisor and its sandbox.
+        Give each worker the same random numbers, so that blocks come from the same moments: workers often slow down
+        together, since they share a network or a computer. The first attempt is left out if there are others, because
+        it includes the start of its supervisor and its sandbox.
         """
         past = self._pasts.get(worker)
         if past is None or past.speeds.is_steady:
@@ -182,7 +182,7 @@ class Durations:
 
 
 class Past:
-    """The time in which a worker was at work: its stretches moved together, so that time without any is left out."""
+    """A worker's busy time: its busy stretches joined together, without the gaps between them."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         """Take stretches in order, at least one."""

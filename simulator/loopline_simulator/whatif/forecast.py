@@ -1,6 +1,6 @@
 """Forecast for one more job now: its start and end, the jobs it delays, and the jobs it waits for.
 
-The grid goes on from the log's end, once with the new job and once without; both with the same luck. Unknown
+The grid continues from the log's end, once with the new job and once without, with the same random numbers. Unknown
 quantities are drawn for each seed: the work of a task without a size from the work of its job's tasks (or of any); a
 machine's speed from its recorded past, in blocks drawn with replacement, of the same moments for all machines.
 Connected machines stay, others stay away; there are no further submissions and no failures.
@@ -49,7 +49,7 @@ class Luck:
 
     def rest(self, attempt: Attempt, now: float) -> float:
         """Return the work left of a running task; a late one is taken to last about as long again as it is late."""
-        began = attempt.since - self._recording.began  # what it waited at its worker is no work
+        began = attempt.since - self._recording.began  # without the wait at its worker
         done = self._durations.speed(attempt.worker).work_between(began, now)
         known = self._known(attempt.task_id)
         longer = [work for work in self._durations.typical(attempt.job) if work > done]
@@ -182,7 +182,7 @@ def _since(start: float, end: float | None) -> float | None:
 
 
 def _snapshot(state: State) -> Snapshot:
-    """Return copies of all that is not over: each run has its own."""
+    """Return copies of all live entities, because each run changes its own."""
     fresh = {job.id: [*state.fresh[job.id].pairs()] for job in state.jobs.values()}
     return Snapshot(
         grid=replace(state.grid),

@@ -1,9 +1,9 @@
 """Inputs of a what-if run: the event log as lines of JSON, and a job from a file.
 
 ``loopline replay DATABASE --events`` writes the log, a batch on each line. A job is written as ``POST /api/v1/jobs``
-takes it, as JSON; the command line reads the other languages.
+takes it, as JSON; the command line reads the other formats.
 
-Of a log whose beginning was forgotten, the first line is what the scheduler went on from.
+If the beginning of the log was removed, its first line is the snapshot that the scheduler continued from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BEGINNINGS = (MasterStarted, Checkpointed)
 
 
 def batches(lines: Iterable[bytes]) -> Iterator[Batch | Snapshot]:
-    """Yield the batches one by one, behind the snapshot from which the log goes on, if it has one.
+    """Yield the batches, after the snapshot that the log begins with, if there is one.
 
     Raises LooplineError with the number of an invalid line, or for an empty log.
     """

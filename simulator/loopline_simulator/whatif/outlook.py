@@ -15,12 +15,12 @@ from loopline_simulator.whatif.recording import Recording
 NOTICED_S = 0.5
 """Shortest delay that is mentioned."""
 MARGIN = 0.1
-"""Share by which what was drawn is widened on either side: for what no draw covers, such as races between frames."""
+"""Share by which a drawn range is widened on either side, for effects that are not drawn, such as races of frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantileRange:
-    """Median and extremes in seconds, over the seeds in which the event occurred; of several, with a margin."""
+    """Median and extremes in seconds, over the seeds where the event occurred; with a margin if there are several."""
 
     median: float
     least: float
@@ -46,7 +46,7 @@ class Outlook:
     policy: str
     order: str
     runs: int  # 1: no random draws
-    ended: int  # runs in which it ended
+    ended: int  # number of runs where it ended
     start: QuantileRange | None
     end: QuantileRange | None
     waits_for: list[int]  # jobs that it must not pass

@@ -14,11 +14,13 @@ from loopline_master.core.events import (
     Checkpointed,
     Event,
     JobCancelled,
+    JobLimited,
     JobPaused,
     JobResumed,
     JobRetried,
     JobsForgotten,
     JobSubmitted,
+    LimitChanged,
     MasterStarted,
     MasterStoodStill,
     NetworkChanged,
@@ -38,6 +40,7 @@ from loopline_master.core.kernel.entities import UNSEATED, Attempt
 from loopline_master.core.kernel.sessions import figures
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report
@@ -45,7 +48,7 @@ from loopline_simulator.whatif.assign_times import AssignTimes
 from loopline_simulator.whatif.tally import Tally
 
 AT_ONCE_S = 0.25
-"""An attempt that began within so much of the end of another, at the same worker, took over its slot."""
+"""An attempt that began within this time after the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
 
 
@@ -59,15 +62,15 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class FellSilent:
-    """The last sign of a worker's session whose end nobody reported."""
+    """The last sign of a worker's session whose end was not reported."""
 
     worker: str
 
 
-Steering = JobCancelled | JobPaused | JobResumed | JobRetried
+Steering = JobCancelled | JobPaused | JobResumed | JobRetried | JobLimited
 FromOutside = (
     MasterStarted | JobSubmitted | Steering | WorkerJoined | WorkerLeft | WorkerDrained | WorkerUndrained
-    | ShareChanged | Reported | FellSilent
+    | ShareChanged | LimitChanged | Reported | FellSilent
 )  # fmt: skip
 
 
@@ -81,7 +84,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An attempt and the time for which it took up its slot; a cancelled one would have taken longer."""
+    """An attempt and the time that it occupied its slot; a cancelled one would have taken longer."""
 
     task: TaskId
     worker: str
@@ -113,7 +116,7 @@ class Recording:
 def record(batches: Iterable[Batch | Snapshot]) -> Recording:
     """Read a log, which may begin at a snapshot. Raises LooplineError if the scheduler cannot follow it.
 
-    Jobs of before the snapshot are not in the recording: nobody knows what became of their earlier tasks.
+    Jobs from before the snapshot are left out: the results of their earlier tasks are unknown.
     """
     recorder, before = _Recorder(), set[int]()
     for batch in batches:
@@ -135,7 +138,7 @@ class _Recorder:
         self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
-        self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
+        self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when a slot became free and stayed so
         self._is_first, self._has_changed, self._before = True, False, 0.0
 
     def go_on_from(self, snapshot: Snapshot) -> None:
@@ -212,7 +215,7 @@ class _Recorder:
             case Checkpointed(settings):
                 return self._present(settings, now)
             case NetworkChanged() | TransfersPlanned() | MasterStoodStill() | WorkerForgotten() | JobsForgotten():
-                return []  # what-if carries no files, its master never stands still, and who is gone takes no part
+                return []  # what-if has no transfers, no paused master and no departed workers
         return [event]
 
     def _present(self, settings: SchedulerSettings, now: float) -> list[FromOutside]:
@@ -221,6 +224,8 @@ class _Recorder:
         if recording.moments or self._sessions:
             return []  # the log began before
         recording.settings, items = settings, list[FromOutside]([MasterStarted(settings)])
+        allowed = recording.scheduler.state.own(CountedUnits).allowed
+        items += [LimitChanged(name, user, units) for (name, user), units in allowed.items()]
         for worker in recording.scheduler.state.workers.values():
             if worker.session is not None:
                 items += self._outside(WorkerJoined(worker.name, worker.session, worker.boot, worker.facts), now)
@@ -231,9 +236,9 @@ class _Recorder:
         return items
 
     def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:
-        """Return the report if it is to come again: one that brings results comes by itself, unless slots change.
+        """Return the report if it must be repeated. A report with results follows by itself, unless slots change.
 
-        One without results comes again where an attempt was changed at it: it began to run, or the scheduler decided.
+        One without results is repeated if it changed an attempt: it began to run, or led to a decision.
         """
         if self._sessions.get(worker, (None,))[0] != session:
             return []
@@ -297,10 +302,10 @@ class _Recorder:
         return [self._span(event, result, now) for result in event.report.results]
 
     def _span(self, event: WorkerReported, result: Result, now: float) -> Span:
-        """Return the time for which the attempt took up its slot, as the master saw it.
+        """Return the time that the attempt occupied its slot, as the master saw it.
 
-        One that was sent to a free slot took it up from then on, the way there and back included, if the link held
-        all the time. One that waited at its worker took over the slot of the one that had ended before it.
+        If it was sent to a free slot, it occupied it from then on, including the time of the messages, if the link
+        was open all the time. If it waited at its worker, it took over the slot of the attempt that ended before it.
         """
         state = self._recording.scheduler.state
         attempt, worker = state.attempts.get(result.attempt), state.workers.get(event.worker)
@@ -339,7 +344,7 @@ class _Recorder:
 
 
 def _of_weight(load: Load) -> Load:
-    """Return the part of a load by which something is decided."""
+    """Return the part of a load that influences decisions."""
     return Load(load.slots, load.spare_cpu, withheld=load.withheld, delay_s=load.delay_s)
 
 
@@ -359,7 +364,7 @@ def _strike_out(freed: list[float], start: float) -> None:
 def _keep_machines(recording: Recording) -> None:
     """Keep the machines that went when all was done: had there been more to do, they would have stayed.
 
-    An agent that is told to stop offers no slots in its last reports. What it offered before them is kept, too.
+    An agent that is being stopped offers no slots in its last reports, so the slots offered before are kept too.
     """
     done = max(job.finished_at or 0.0 for job in recording.tally.jobs.values()) - recording.began
     going = _stopping(recording)
@@ -376,7 +381,7 @@ def _stopping(recording: Recording) -> set[str]:
 
 
 def _goes(item: FromOutside, going: set[str]) -> bool:
-    """True if the item is part of a machine's leaving; ``going`` names those that leave after it."""
+    """True if the item is part of a machine's departure; ``going``: machines that leave after it."""
     match item:
         case MasterStarted():
             return True

@@ -70,7 +70,7 @@ class WhatIfWorld(ChangingWorld):
         self._to_retry = Retriable(item.job.id for moment in self._moments for item in moment.items if _retries(item))
         self._boots: dict[str, str] = {}
         self._ends: dict[int, JobState] = {}  # of jobs, by their numbers here
-        self._due: list[tuple[Event, FromOutside | None]] = []  # what happened at this moment, to be stepped together
+        self._due: list[tuple[Event, FromOutside | None]] = []  # events of this moment, for one step
         self._playing: list[FromOutside | None] = []
         self._show = observe
         super().__init__(recording.settings, [], [], self._note)
@@ -127,9 +127,7 @@ class WhatIfWorld(ChangingWorld):
             self._step([event])
 
     def _retried(self, recorded: int) -> Event | None:
-        """Return the retry of a job; None if its failure here is still to come, in which case the retry
-        follows it.
-        """
+        """Return the retry of a job; None if it has not failed here yet, in which case the retry follows later."""
         event = self._to_retry.event(recorded)
         if event is None or not event.job.spec.after:
             return event
@@ -158,7 +156,7 @@ class WhatIfWorld(ChangingWorld):
     def _join(self, event: WorkerJoined) -> Event:
         host = self._hosts.setdefault(event.worker, Host(event.worker, event.facts, Steady(1.0)))
         if self._boots.get(host.name) != event.boot:
-            self.lose(host)  # the agent restarted: assume that the machine was off meanwhile
+            self.lose(host)  # the agent restarted: assume that the machine was off until then
             host.unsent.clear()
         self._boots[host.name] = event.boot
         self._online.add(host.name)
@@ -184,11 +182,11 @@ class WhatIfWorld(ChangingWorld):
     # --- what follows ---------------------------------------------------------------------------------------
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
-        """Have the master hear of an Assign's execution in time; a frame to a machine that is away is lost."""
+        """Post the reports of an Assign's execution at their times; a frame to a disconnected machine is lost."""
         if name not in self._online:
             return []
         host, at = self._hosts[name], self.kernel.now + self._round_trip_s(name, assign)
-        if not assign.cancel:  # frames keep their order; what a cancel takes is its attempt's end above all
+        if not assign.cancel:  # a cancel takes mostly the end of its attempt; frames keep their order
             at = self._arrives_at[name] = max(at, self._arrives_at.get(name, at))
         if at == self.kernel.now:
             return super()._obey(name, assign)
@@ -204,9 +202,9 @@ class WhatIfWorld(ChangingWorld):
             self._post([(report, None) for report in reports])
 
     def _begins(self, host: Host, attempt: AttemptId, sent_at: float) -> float:
-        """Return from when on an attempt takes up its slot if it begins as its Assign arrives.
+        """Return when an attempt occupies its slot if it begins as its Assign arrives.
 
-        So the recording counts: one that was to wait takes over the slot that fell free meanwhile.
+        As in the recording, an attempt that was sent to wait takes over the slot that has become free since then.
         """
         found = self.scheduler.state.attempts.get(attempt)
         if found is None or found.is_seated:

@@ -115,6 +115,8 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Order", job.order],
         ["Attempts per task", `at most ${job.max_attempts}`],
         ["Replicas", job.max_replicas === null ? "unlimited" : `at most ${job.max_replicas}`],
+        ["At once", job.max_running !== null && job.max_running !== undefined && `at most ${job.max_running} tasks`],
+        ["Needs", needsOf(job.spec.requires?.needs)],
         ["Nodes", job.spec.nodes && job.spec.nodes > 1 && `${job.spec.nodes} for each task`],
         ["Planned start", job.plan && !job.plan.started_at && plannedStart(job.plan)],
         ["First promised for", job.plan?.promised_at && moment(job.plan.promised_at)],
@@ -129,6 +131,11 @@ function JobFacts({ job }: { job: JobDetail }) {
 }
 
 /** The kind of a plan, its start and its workers. */
+function needsOf(needs: Record<string, number> | undefined): string | null {
+  const each = Object.entries(needs ?? {}).map(([name, units]) => `${units} ${name}`);
+  return each.join(", ") || null;
+}
+
 function plannedStart({ kind, start_at, machines }: NonNullable<JobDetail["plan"]>): string {
   if (start_at === null) return "none: too few workers are there";
   const where = machines.length > 0 ? `on ${machines.join(", ")}` : "on workers that are not chosen yet";

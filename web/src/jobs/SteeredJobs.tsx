@@ -3,7 +3,7 @@ import { post } from "../api/client";
 import type { JobView } from "../api/types";
 import { maySteer, maySubmit } from "../session/session";
 import { plural } from "../text/human";
-import { BulkBar, type Deed } from "../lists/BulkBar";
+import { BulkBar, type BulkAction } from "../lists/BulkBar";
 import { Cards, type Column } from "../lists/Cards";
 import { confirmed } from "../ui/Confirm";
 import type { Sorting } from "../lists/sorting";
@@ -27,7 +27,7 @@ export function SteeredJobs<Job extends JobView>({ jobs, columns, body, sorting,
     : {};
   return (
     <>
-      <BulkBar rows={mine} keyOf={numberOf} picks={picks} noun="job" deeds={DEEDS} onDone={onDone} />
+      <BulkBar rows={mine} keyOf={numberOf} picks={picks} noun="job" actions={BULK_ACTIONS} onDone={onDone} />
       <Cards rows={jobs} keyOf={numberOf} columns={columns} sorting={sorting} {...(body && { body })} {...steering} />
     </>
   );
@@ -36,19 +36,19 @@ export function SteeredJobs<Job extends JobView>({ jobs, columns, body, sorting,
 const numberOf = ({ id }: JobView): number => id;
 const isPickable = (job: JobView): boolean => maySteer(job.owner) && verbsOf(job).length > 0;
 
-const deed = (verb: Verb, name: string): Deed<JobView> => ({
+const action = (verb: Verb, name: string): BulkAction<JobView> => ({
   name,
   done: DONE[verb],
   fits: (job) => verbsOf(job).includes(verb),
   run: (job) => post(`/jobs/${job.id}/${verb}`),
 });
 
-const DEEDS: Deed<JobView>[] = [
-  deed("pause", "Pause"),
-  deed("resume", "Resume"),
-  deed("retry", "Retry"),
+const BULK_ACTIONS: BulkAction<JobView>[] = [
+  action("pause", "Pause"),
+  action("resume", "Resume"),
+  action("retry", "Retry"),
   {
-    ...deed("cancel", "Cancel"),
+    ...action("cancel", "Cancel"),
     isMeant: (jobs) =>
       confirmed(
         `Cancel ${plural(jobs.length, "job")}?`,

@@ -4,40 +4,40 @@ import { Button } from "../ui/Button";
 import type { Picks } from "./picks";
 import { say } from "../ui/toast";
 
-export interface Deed<Row> {
+export interface BulkAction<Row> {
   name: string;
-  /** What a row is afterwards: "paused". */
+  /** Past participle for the message: "paused". */
   done: string;
   fits: (row: Row) => boolean;
-  /** `word`: what the user said to it. */
+  /** `word`: the user's answer to `ask`. */
   run: (row: Row, word: string) => Promise<unknown>;
-  /** Whether the user means it; asked once for all rows. */
+  /** Asks the user to confirm, once for all rows. */
   isMeant?: (rows: Row[]) => Promise<boolean>;
-  /** What the user says to it, asked once for all rows; null: it is not meant. */
+  /** Asks the user for a text, once for all rows; null: cancelled. */
   ask?: (rows: Row[]) => Promise<string | null>;
 }
 
 interface Props<Row, Key> {
-  /** Those that may be chosen. */
+  /** Rows that may be chosen. */
   rows: Row[];
   keyOf: (row: Row) => Key;
   picks: Picks<Key>;
   noun: string;
-  deeds: Deed<Row>[];
+  actions: BulkAction<Row>[];
   onDone: () => void;
 }
 
-/** What can be done with all chosen rows; nothing is shown while none is chosen. */
-export function BulkBar<Row, Key>({ rows, keyOf, picks, noun, deeds, onDone }: Props<Row, Key>) {
+/** Buttons for all chosen rows; hidden while none is chosen. */
+export function BulkBar<Row, Key>({ rows, keyOf, picks, noun, actions, onDone }: Props<Row, Key>) {
   const chosen = rows.filter((row) => picks.has(keyOf(row)));
   if (!chosen.length) return null;
 
-  async function run(deed: Deed<Row>): Promise<void> {
-    const fitting = chosen.filter(deed.fits);
-    if (deed.isMeant && !(await deed.isMeant(fitting))) return;
-    const word = deed.ask ? await deed.ask(fitting) : "";
+  async function run(action: BulkAction<Row>): Promise<void> {
+    const fitting = chosen.filter(action.fits);
+    if (action.isMeant && !(await action.isMeant(fitting))) return;
+    const word = action.ask ? await action.ask(fitting) : "";
     if (word === null) return;
-    say(...outcome(await runEach(deed, fitting, word), deed, fitting.length, noun));
+    say(...outcome(await runEach(action, fitting, word), action, fitting.length, noun));
     picks.set([]);
     onDone();
   }
@@ -45,12 +45,12 @@ export function BulkBar<Row, Key>({ rows, keyOf, picks, noun, deeds, onDone }: P
   return (
     <div class="bulk buttons" role="group" aria-label={`Chosen ${noun}s`}>
       <span>{plural(chosen.length, noun)} chosen</span>
-      {deeds
-        .map((deed) => [deed, chosen.filter(deed.fits).length] as const)
+      {actions
+        .map((action) => [action, chosen.filter(action.fits).length] as const)
         .filter(([, count]) => count)
-        .map(([deed, count]) => (
-          <Button key={deed.name} kind={deed.isMeant ? "danger" : "plain"} onClick={() => void run(deed)}>
-            {deed.name} {count}
+        .map(([action, count]) => (
+          <Button key={action.name} kind={action.isMeant ? "danger" : "plain"} onClick={() => void run(action)}>
+            {action.name} {count}
           </Button>
         ))}
       {chosen.length < rows.length && (
@@ -66,11 +66,11 @@ export function BulkBar<Row, Key>({ rows, keyOf, picks, noun, deeds, onDone }: P
 }
 
 /** One after the other: the master is asked no more at a time by many rows than by one. Returns why some failed. */
-async function runEach<Row>(deed: Deed<Row>, rows: Row[], word: string): Promise<string[]> {
+async function runEach<Row>(action: BulkAction<Row>, rows: Row[], word: string): Promise<string[]> {
   const failures: string[] = [];
   for (const row of rows) {
     try {
-      await deed.run(row, word);
+      await action.run(row, word);
     } catch (error) {
       failures.push(asProblem(error).message);
     }
@@ -78,7 +78,7 @@ async function runEach<Row>(deed: Deed<Row>, rows: Row[], word: string): Promise
   return failures;
 }
 
-function outcome(failures: string[], deed: { done: string }, count: number, noun: string): [string, boolean] {
-  const done = `${plural(count - failures.length, noun)} ${deed.done}`;
+function outcome(failures: string[], action: { done: string }, count: number, noun: string): [string, boolean] {
+  const done = `${plural(count - failures.length, noun)} ${action.done}`;
   return failures.length ? [`${done}; ${failures.length} not: ${failures[0]}`, true] : [`${done}.`, false];
 }

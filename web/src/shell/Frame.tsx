@@ -70,8 +70,8 @@ function LinkLamp() {
 function AwayBanner() {
   return (
     <div class="banner" role="alert">
-      The master does not answer{awaySince.value && <> since {clock(awaySince.value)}</>}. What stands here is from
-      before; it goes on by itself once the master is back. What runs on the workers runs on.
+      The master has not answered{awaySince.value && <> since {clock(awaySince.value)}</>}. This page shows the last
+      known state, and continues by itself once the master is back. Tasks keep running on the workers.
     </div>
   );
 }

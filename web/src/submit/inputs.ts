@@ -17,10 +17,11 @@ export function inputsOf(files: readonly InputFile[]): Inputs {
   );
 }
 
-/** Those of a job that was submitted before: they need not be sent again. */
+/** Those of a job that was submitted before: they need not be sent again. Links and empty folders are left out. */
 export function filesOf(inputs: Inputs): InputFile[] {
-  return Object.entries(inputs).map(([path, given]) => {
-    const { file, executable = false } = typeof given === "string" ? { file: given } : given;
-    return { path, size: null, share: 1, hash: file.slice(PREFIX.length), isExecutable: executable, problem: null };
+  return Object.entries(inputs).flatMap(([path, given]) => {
+    const { file, executable = false } = typeof given === "string" ? { file: given } : "file" in given ? given : {};
+    if (!file) return [];
+    return [{ path, size: null, share: 1, hash: file.slice(PREFIX.length), isExecutable: executable, problem: null }];
   });
 }

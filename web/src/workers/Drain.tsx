@@ -5,7 +5,7 @@ import { plural } from "../text/human";
 import { Button } from "../ui/Button";
 import { confirmed, told } from "../ui/Confirm";
 import { attempt, say } from "../ui/toast";
-import { type Deed } from "../lists/BulkBar";
+import { type BulkAction } from "../lists/BulkBar";
 
 const drain = ({ name }: WorkerView, reason: string): Promise<unknown> =>
   post(`/workers/${name}/drain${reason && `?reason=${encodeURIComponent(reason)}`}`);
@@ -16,7 +16,7 @@ const undrain = ({ name }: WorkerView): Promise<unknown> => post(`/workers/${nam
 const reasonOf = (subject: string): Promise<string | null> =>
   told(`Drain ${subject}?`, "Running tasks finish; no new ones start there.", "Drain", "Reason, which users see");
 
-export const DEEDS: Deed<WorkerView>[] = [
+export const BULK_ACTIONS: BulkAction<WorkerView>[] = [
   {
     name: "Drain",
     done: "drained",

@@ -102,6 +102,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],
         ["Labels", (facts.labels ?? []).join(", ") || null],
+        ["Resources", resourcesOf(worker)],
         ["Agent", `${facts.agent}, Python ${facts.python}`],
         ["Joined", moment(worker.joined_at)],
         ["Last seen", ago(worker.reported_at, now.value)],
@@ -112,6 +113,11 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
 }
 
 /** Delay there and back, and what files have come and gone at. */
+function resourcesOf({ facts, resources_used: used }: WorkerView): string | null {
+  const each = (facts.resources ?? []).map(({ name, units }) => `${used?.[name] ?? 0} of ${units} ${name} in use`);
+  return each.join(", ") || null;
+}
+
 function networkOf({ delay_s, throughput_bytes_s }: Load): string | null {
   const parts = [
     typeof delay_s === "number" && `${delay(delay_s)} there and back`,

@@ -9,7 +9,7 @@ import { Chip } from "../ui/Chip";
 import { usePicks } from "../lists/picks";
 import { sorted } from "../lists/sorted";
 import { useSorting } from "../lists/sorting";
-import { DEEDS, Drain, Forget } from "./Drain";
+import { BULK_ACTIONS, Drain, Forget } from "./Drain";
 import { Meter } from "./Meter";
 import { Sparkline } from "./Sparkline";
 import { usedWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
@@ -35,7 +35,7 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
     : {};
   return (
     <>
-      <BulkBar rows={workers} keyOf={nameOf} picks={picks} noun="worker" deeds={DEEDS} onDone={onDone} />
+      <BulkBar rows={workers} keyOf={nameOf} picks={picks} noun="worker" actions={BULK_ACTIONS} onDone={onDone} />
       <Cards
         rows={sorted(workers, columns, sorting.column ? sorting : BY_NAME)}
         keyOf={nameOf}

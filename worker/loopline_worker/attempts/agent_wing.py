@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopline_shared.protocol.worker_link import Assign, Run
     from loopline_worker.core.events import Event
     from loopline_worker.core.instructions import WingInstruction
-    from loopline_worker.launch.interface import Job
+    from loopline_worker.launch.interface import Job, Tree
 
 
 class AgentView(Protocol):
@@ -26,13 +26,13 @@ class AgentView(Protocol):
         """True while tasks or the owner want this computer."""
 
     def post(self, event: Event) -> None:
-        """Have the machine take in an event."""
+        """Post an event to the machine."""
 
     def speak(self) -> None:
         """Send a Report soon."""
 
     def log_start(self, run: Run) -> None:
-        """Note that an attempt has started that a wing starts."""
+        """Log that an attempt of a wing has started."""
 
 
 class AttemptPart:
@@ -47,11 +47,14 @@ class AttemptPart:
     async def before_start(self) -> None:
         """Wait until the task may start: it is ready. Cancelled if the attempt ends."""
 
+    def started(self, tree: Tree) -> None:
+        """Take the attempt's process tree: a supervisor has it, and starts it now or later."""
+
     def on_frozen(self, is_frozen: bool) -> None:
-        """Freeze or thaw what runs for the attempt before its task does."""
+        """Freeze or thaw the wing's own processes for the attempt before its task starts."""
 
     def after_end(self) -> None:
-        """Release what the attempt used: its result was posted, and its folder is removed."""
+        """Release the attempt's resources: its result was posted, and its folder is removed."""
 
 
 class AgentWing:
@@ -62,32 +65,32 @@ class AgentWing:
     agent: AgentView
 
     def attach(self, agent: AgentView) -> None:
-        """Note the agent, before any other hook is called."""
+        """Set the agent. Called before any other hook."""
         self.agent = agent
 
     def prepare(self, run: Run, job: Job) -> AttemptPart | None:
         """Alter the job of a new attempt, and return the wing's part in it; None: it has none.
 
-        A part whose ``prepare`` or ``before_start`` is to be awaited sets ``job.makes_folder`` to False.
+        To have the part's ``prepare`` or ``before_start`` awaited, set ``job.makes_folder`` to False.
         """
 
     def obey(self, instruction: WingInstruction) -> None:
         """Carry out an instruction of ``machine_wing``; others are for other wings."""
 
     def assign(self, assign: Assign) -> None:
-        """Take in the wing's part of an Assign."""
+        """Apply the wing's part of an Assign."""
 
     def report(self, draft: DraftReport) -> None:
         """Add the wing's part to the next Report."""
 
     def reported(self, seq: int) -> None:
-        """Note that the Report with the last ``report`` was sent under this number."""
+        """Note that the latest Report was sent with this number."""
 
     def after_delivery(self, result: Result, folder: Path) -> None:
-        """Note that the master has the files of a result, which ``folder`` still has."""
+        """Note that the master has the files of a result, while they are still in ``folder``."""
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Free ``wanted_bytes`` of the disk, if that is above zero and the wing can."""
+        """Free up to ``wanted_bytes`` of disk space; zero or less: nothing to do."""
 
     def cpu_s(self) -> float:
         """Return the CPU time of the wing's own processes since the agent started."""
@@ -98,4 +101,4 @@ class AgentWing:
         return ""
 
     def close(self) -> None:
-        """Close connections and files: the agent ends."""
+        """Close connections and files, because the agent ends."""

@@ -46,8 +46,7 @@ _LEAST_FREE_BYTES = 2**20
 class Attempt:
     """Handle of an attempt: ends, freezes, reads and measures its process tree, and keeps it within its limits.
 
-    ``run`` is one path from the preparation to the only Result. It takes the steps that the task needs: most tasks
-    have no files and leave none. The other methods may be called at any point of that path.
+    ``run`` leads from the preparation to the only Result. The other methods may be called at any time during it.
     """
 
     def __init__(
@@ -86,8 +85,8 @@ class Attempt:
         self._parts = parts
         self._setting_up: asyncio.Task[None] | None = None
         self._may_start: asyncio.Event | None = None  # while it is frozen before its start
-        self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
-        self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
+        self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._on_output_error)
+        self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._on_output_error)
         self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
@@ -119,7 +118,7 @@ class Attempt:
         """End the attempt unless it has ended. The first call decides the outcome and the reason.
 
         With ``grace_s`` its processes get SIGTERM, and SIGKILL after that time, or its job's ``kill_after_s`` if that
-        is less. What is frozen could not use the time, and is killed at once.
+        is less. A frozen attempt could not use the time, and is killed at once.
         """
         self._verdict = self._verdict or (outcome, reason)
         if self._setting_up:
@@ -139,7 +138,7 @@ class Attempt:
     def freeze(self) -> None:
         """Freeze the whole tree. Frozen time does not count against the time limit.
 
-        What was given time to end is killed: it can do nothing while it is frozen.
+        A task that was sent SIGTERM is killed: it cannot react while it is frozen.
         """
         if self._killing and self._tree:
             self._tree.kill()
@@ -153,7 +152,7 @@ class Attempt:
                 part.on_frozen(True)
 
     def thaw(self) -> None:
-        """Let a frozen tree go on."""
+        """Continue a frozen tree."""
         self.is_frozen = False
         if self._may_start:
             self._may_start.set()
@@ -165,7 +164,7 @@ class Attempt:
                 part.on_frozen(False)
 
     def forget(self) -> None:
-        """Have the wings release what it used: its result was posted, and its folder is removed."""
+        """Have the wings release the attempt's resources: its result was posted, and its folder is removed."""
         for part in self._parts:
             part.after_end()
 
@@ -181,20 +180,20 @@ class Attempt:
         return self._tree is None or self._tree.is_still()
 
     def measure(self) -> None:
-        """Measure what the tree has used until now."""
+        """Measure the tree's usage until now."""
         if self._tree:
             usage = self._tree.measure()
             self.usage = replace(usage, cpu_s=max(usage.cpu_s, self.usage.cpu_s))
             self._peak_memory_bytes = max(self._peak_memory_bytes, usage.memory_bytes)
 
-    def look(self, now: float) -> float:
+    def check(self, now: float) -> float:
         """Check the limits if a check is due; kill the task if it exceeds one. Return when the next is due."""
         first = self._clock.began_at + min(FIRST_CHECK_S, time_to_fill(self._job.limits.memory_bytes))
         if self._tree is None or now < first:
             return first if self._tree else math.inf
         if self._watch is None:
-            self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
-        return self._watch.look(now)
+            self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._on_breach)
+        return self._watch.check(now)
 
     def prefetch(self, prefetching: Prefetching, listener: PrefetchListener) -> None:
         """Prefetch the task: ``begins()`` is called once it has started. Raises OSError."""
@@ -204,12 +203,12 @@ class Attempt:
     def begins(self) -> None:
         """Start the clock: the task starts now."""
         self.is_prefetched = False
-        self._clock.begins(self._timeout_s, self._time_out)
+        self._clock.begins(self._timeout_s, self._on_timeout)
 
     # From its start to its result.
 
     async def run(self, launcher: Launcher) -> Result | None:
-        """Run the task, unless a supervisor does, and return its result; None if it was taken back."""
+        """Run the task, unless a supervisor has it already, and return its result; None if it was taken back."""
         try:
             ended = await self._until_end(launcher)
         except OSError as error:
@@ -218,7 +217,7 @@ class Attempt:
             return None
         if self.is_prefetched:  # its supervisor was lost before it reported the start
             self.begins()
-        ended = self._take_in(ended)
+        ended = self._record_end(ended)
         try:
             return await self._conclude(ended)
         except OSError as error:
@@ -227,11 +226,11 @@ class Attempt:
             await self._detach()
 
     async def _until_end(self, launcher: Launcher) -> Ended:
-        """Start the task, and wait until nothing of it runs. Raises OSError if this computer cannot."""
+        """Start the task, and wait until all its processes are gone. Raises OSError if it cannot run here."""
         if self._tree is None:
             await self._prepare()
             if self._verdict:
-                if self._job.makes_folder:  # the launcher would have made it: there is none, and no time has passed
+                if self._job.makes_folder:  # the launcher makes the folder, so there is none yet
                     return Ended(killed=True, elapsed_s=0.0, folder_is_left=False)
                 return Ended(killed=True)
             self.begins()
@@ -256,7 +255,7 @@ class Attempt:
             await self._may_start.wait()
 
     async def _set_up(self) -> None:
-        """Make the scratch folder and have it filled; end the attempt if an input or its software is missing."""
+        """Make and fill the scratch folder; end the attempt if an input or its software is missing."""
         await asyncio.to_thread(scratch.make, self.folder)
         if self._verdict:
             return
@@ -271,7 +270,7 @@ class Attempt:
             self.end(error.outcome, str(error))
 
     async def _fill(self) -> None:
-        """Get software, then inputs, then wait until every wing lets the task start. Cancelled by ``end``."""
+        """Get software, then inputs, then wait until every wing permits the start. Cancelled by ``end``."""
         if self._task_files or any(part.prepares for part in self._parts):
             self._clock.sets_up()
             for part in self._parts:
@@ -285,6 +284,8 @@ class Attempt:
     def _bring_up_to_date(self, tree: Tree) -> None:
         """Apply earlier calls of ``read``, ``end`` and ``freeze`` to a new tree."""
         self._tree = tree
+        for part in self._parts:
+            part.started(tree)
         if self._is_followed:
             tree.follow()
         if self._verdict:
@@ -299,24 +300,24 @@ class Attempt:
     def _output_bytes(self) -> int:
         return max(self._stdout.size_bytes, self._stderr.size_bytes)
 
-    def _break_off(self, breach: Breach) -> None:
+    def _on_breach(self, breach: Breach) -> None:
         self.end(Outcome.FAILED, self._job.limits.words(breach))
 
     def _stop_watching(self) -> None:
         if self._watch:
             self._watch.stop()
 
-    def _time_out(self) -> None:
+    def _on_timeout(self) -> None:
         self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s", grace_s=math.inf)
 
-    def _give_up(self, error: OSError) -> None:
+    def _on_output_error(self, error: OSError) -> None:
         """End the attempt, because its output cannot be kept."""
         self.trouble, self._took_down = f"cannot keep its output: {error}", True
         self.end(Outcome.GIVEN_BACK, self.trouble)
 
     # Its end.
 
-    def _take_in(self, ended: Ended) -> Ended:
+    def _record_end(self, ended: Ended) -> Ended:
         """Record the end and the usage. Return the end, with a breach of the output limit if there was one."""
         self._stop_watching()
         self._tree = None
@@ -331,7 +332,7 @@ class Attempt:
             self.trouble = self.trouble or ended.trouble
             self._took_down, self.obstructs = bool(self.trouble), not ended.took_down
             self.trouble = self.trouble or self._lack_of_disk(ended)
-        if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch, or its kill
+        if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it ended before the watch could kill it
             return replace(ended, breach=Breach.OUTPUT)
         return ended
 
@@ -341,7 +342,7 @@ class Attempt:
         return judge(ended, self._job, self._verdict, self.trouble)
 
     def _lack_of_disk(self, ended: Ended) -> str:
-        """Return the trouble of a computer whose full disk may be why a task failed; empty: it is not."""
+        """Return the trouble if a full disk may be why the task failed; empty if the disk is not full."""
         if not ended.exit_code or ended.breach:
             return ""
         with suppress(OSError):
@@ -350,7 +351,7 @@ class Attempt:
         return ""
 
     async def _conclude(self, ended: Ended) -> Result:
-        """Collect outputs, value and metrics, as the outcome requires, and return the result. Raises OSError."""
+        """Collect outputs, value and metrics, depending on the outcome, and return the result. Raises OSError."""
         ended = await self._with_breach(ended)
         outcome, reason = self._judge(ended)
         outputs: tuple[OutputFile, ...] = ()
@@ -369,7 +370,7 @@ class Attempt:
             value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
             ended = replace(ended, value=value)
         metrics, remark = None, ""
-        if is_read(outcome) and ended.folder_is_left and result_file.is_there(self.folder):
+        if is_read(outcome) and ended.folder_is_left and result_file.exists(self.folder):
             metrics, remark = await asyncio.to_thread(result_file.read, self.folder)
         if outcome is Outcome.SUCCEEDED:
             reason = "; ".join(filter(None, (reason, remark)))
@@ -384,7 +385,7 @@ class Attempt:
         return replace(ended, breach=Breach.SCRATCH) if is_full else ended
 
     async def _collect(self, task_files: TaskFiles, reason: str) -> tuple[Verdict, tuple[OutputFile, ...], bool]:
-        """Collect the outputs of a successful task. If one is missing it has failed, and for good: the last value."""
+        """Collect a successful task's outputs. If one is missing the task fails, finally: the last value is True."""
         try:
             collected = await task_files.collect()
         except OutputsError as error:
@@ -394,7 +395,7 @@ class Attempt:
         return (Outcome.SUCCEEDED, "; ".join(filter(None, (reason, collected.remark)))), collected.files, False
 
     async def _collect_of_failed(self, task_files: TaskFiles) -> tuple[OutputFile, ...]:
-        """Collect the outputs that a failed task has left, as far as that is possible."""
+        """Collect the outputs of a failed task as far as possible."""
         try:
             return (await task_files.collect()).files
         except OutputsError:
@@ -404,14 +405,14 @@ class Attempt:
             return ()
 
     async def _detach(self) -> None:
-        """Detach linked inputs before the scratch folder is deleted, however the task has ended."""
+        """Detach linked inputs before the scratch folder is deleted, regardless of the outcome."""
         if self._task_files:
             try:
                 await self._task_files.detach()
             except StagingError:
                 pass  # the outcome is decided already
             except OSError as error:
-                log.warning("cannot clear up after %s: %s", self.id, error)
+                log.warning("cannot clean up after %s: %s", self.id, error)
 
     def _result(
         self,

@@ -1,7 +1,7 @@
-"""Capture of stdout or stderr: of long output the beginning and the end are kept, each half of the limit.
+"""Capture of stdout or stderr. Of long output, the beginning and the end are kept, each up to half of the limit.
 
-The first bytes, up to the limit, are kept one after the other. Further ones overwrite the second half of them, round
-and round. At the end that half is put in order, behind a line that says how much is missing.
+Bytes are kept in order up to the limit. Further ones overwrite the second half as a ring buffer. At the end that half
+is put in order, after a line that says how many bytes are missing.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ _LONGEST_LINE = 300
 
 
 class Capture(asyncio.Protocol):
-    """Stream of an attempt. Short output stays in memory, long output goes to ``file``."""
+    """Output stream of an attempt. Short output stays in memory, long output goes to ``file``."""
 
     def __init__(self, file: Callable[[], Path], limit_bytes: int, on_trouble: Callable[[OSError], None]) -> None:
         self._path = file
         self._limit_bytes = limit_bytes
-        self._half_bytes = limit_bytes - limit_bytes // 2  # of the beginning, which stays whatever comes
+        self._half_bytes = limit_bytes - limit_bytes // 2  # of the beginning, never overwritten
         self._on_trouble = on_trouble
         self._size_bytes = 0
-        self._kept_bytes = 0  # that can be read: one after the other, from the beginning
-        self._head = b""  # the first INLINE_LIMIT_BYTES of what is kept
-        self._last = b""  # the last bytes, whatever is kept
-        self._hash: hashlib._Hash | None = None  # once it is long: of the beginning
+        self._kept_bytes = 0  # readable now, contiguous from the beginning
+        self._head = b""  # the first INLINE_LIMIT_BYTES of the kept bytes
+        self._last = b""  # the last bytes, for ``last_line``
+        self._hash: hashlib._Hash | None = None  # of the first half, once there is a file
         self._file: BinaryIO | None = None
-        self.is_piped = False  # by who wants no feeding: the end of that pipe is to be waited for
+        self.is_piped = False  # output comes through a pipe, whose end must be awaited
         self._transport: asyncio.BaseTransport | None = None
         self._is_at_end = False
-        self._news: asyncio.Event | None = None  # for who waits for more, or for the end
+        self._news: asyncio.Event | None = None  # set when there are new bytes or the end is reached
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes written so far, dropped ones included."""
+        """Return the number of bytes written so far, including dropped ones."""
         return self._size_bytes
 
     @property
     def last_line(self) -> str:
-        """The last line with printable letters in it, of which it consists; empty if there is no such line."""
+        """Return the printable characters of the last line that has any; empty if there is no such line."""
         lines = reversed(self._last.decode(errors="replace").splitlines())
         shown = ("".join(letter for letter in line if letter.isprintable()).strip() for line in lines)
         return next((line[:_LONGEST_LINE] for line in shown if line), "")
 
     async def open(self) -> int:
-        """Open a pipe and return its end for writing, of which the caller closes its own copy."""
+        """Open a pipe and return its write end. The caller closes that descriptor."""
         read, write = os.pipe()
         self.is_piped = True
         loop = asyncio.get_running_loop()
@@ -68,16 +68,16 @@ class Capture(asyncio.Protocol):
         return write
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came through the pipe."""
+        """Keep bytes from the pipe."""
         self.feed(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end of the pipe."""
         self._is_at_end = True
-        self._tell()
+        self._notify()
 
     def feed(self, data: bytes) -> None:
-        """Take in a piece of output; a disk error is reported to ``on_trouble``."""
+        """Keep a piece of output; a disk error is reported to ``on_trouble``."""
         first = data[: max(0, self._limit_bytes - self._size_bytes)]
         self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
         try:
@@ -91,33 +91,33 @@ class Capture(asyncio.Protocol):
     async def read(self, offset: int, most_bytes: int) -> bytes:
         """Return kept bytes from this offset on, as soon as there are any; empty at the end.
 
-        What is being overwritten can only be read at the end.
+        The second half of output beyond the limit can be read only at the end.
         """
         while offset >= self._kept_bytes and not self._is_at_end:
-            await self._hear()
+            await self._wait_for_news()
         if offset < len(self._head):
             return self._head[offset:][:most_bytes]
         most_bytes = min(most_bytes, self._kept_bytes - offset)
         return await asyncio.to_thread(_read, self._path(), offset, most_bytes) if most_bytes > 0 else b""
 
     async def drain(self) -> None:
-        """Read on to the end of the pipe, which is near once the whole tree is dead."""
+        """Read to the end of the pipe, at most ``_DRAIN_S``; call it once all processes are gone."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 while not self._is_at_end:
-                    await self._hear()
+                    await self._wait_for_news()
         if self._transport:
             self._transport.close()
 
     def finish(self, whole: bool) -> Output:
         """Return the output, all of it if ``whole``, otherwise its beginning. Raises OSError if it is not on disk."""
-        self._on_trouble = _ignore  # whose it was goes at once, not with the next collection
+        self._on_trouble = _ignore  # breaks a reference cycle, so that the attempt is freed now
         try:
             return self._output(whole) if self._size_bytes else _NOTHING
         finally:
             self._is_at_end = True
             if self._news:
-                self._tell()
+                self._notify()
 
     def _output(self, whole: bool) -> Output:
         if self._file is None:
@@ -134,7 +134,7 @@ class Capture(asyncio.Protocol):
         return Output(self._size_bytes, is_cut or self._size_bytes > len(self._head), self._head)
 
     def _keep(self, data: bytes) -> None:
-        """Keep bytes within the limit, behind those that are there."""
+        """Append bytes that are within the limit."""
         if self._file is None and self._kept_bytes + len(data) > INLINE_LIMIT_BYTES:
             self._open()
         if self._file and self._hash:
@@ -142,7 +142,7 @@ class Capture(asyncio.Protocol):
             self._hash.update(data[: max(0, self._half_bytes - self._kept_bytes)])
         self._kept_bytes += len(data)
         self._head += data[: INLINE_LIMIT_BYTES - len(self._head)]
-        self._tell()
+        self._notify()
 
     def _open(self) -> BinaryIO:
         self._file = self._path().open("w+b", 0)
@@ -151,7 +151,7 @@ class Capture(asyncio.Protocol):
         return self._file
 
     def _overwrite(self, data: bytes) -> None:
-        """Take in bytes beyond the limit, in the place of the oldest of the second half."""
+        """Write bytes beyond the limit over the oldest ones of the second half."""
         ring_bytes = self._limit_bytes - self._half_bytes
         if data and ring_bytes:
             file = self._file or self._open()
@@ -167,7 +167,7 @@ class Capture(asyncio.Protocol):
         self._size_bytes += len(data)
 
     def _put_in_order(self, file: BinaryIO) -> bytes:
-        """Write the second half as it is to be read, and return it."""
+        """Write the second half in reading order, and return it."""
         file.seek(self._half_bytes)
         half = file.read(self._limit_bytes - self._half_bytes)
         missing = self._size_bytes - self._limit_bytes
@@ -179,12 +179,12 @@ class Capture(asyncio.Protocol):
             self._kept_bytes = self._half_bytes + len(half)
         return half
 
-    async def _hear(self) -> None:
+    async def _wait_for_news(self) -> None:
         self._news = self._news or asyncio.Event()
         self._news.clear()
         await self._news.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._news:
             self._news.set()
 
@@ -196,7 +196,7 @@ def _read(file: Path, offset: int, most_bytes: int) -> bytes:
     with suppress(OSError), file.open("rb") as stream:
         stream.seek(offset)
         return stream.read(most_bytes)
-    return b""  # sent and forgotten meanwhile
+    return b""  # the result was sent and its file removed
 
 
 def _pump(read: int, capture: Capture, loop: asyncio.AbstractEventLoop) -> None:

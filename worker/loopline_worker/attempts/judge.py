@@ -21,17 +21,19 @@ _OF_SHELL = 128
 """A shell exits with this plus the number of the signal that killed its last command."""
 
 
-def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = "") -> Verdict:
-    """Return the verdict. ``told``: the requested outcome; ``trouble``: this computer's failure.
+def judge(ended: Ended, job: Job, requested: Verdict | None = None, trouble: str = "") -> Verdict:
+    """Return the verdict. ``requested``: the requested outcome; ``trouble``: this computer's failure.
 
     A task that ended by itself before it was killed is judged by its own end.
     """
     if trouble:
         return Outcome.GIVEN_BACK, trouble
-    if told and (ended.killed or ended.trouble):
-        return told
+    if requested and (ended.killed or ended.trouble):
+        return requested
     if ended.trouble:
         return Outcome.GIVEN_BACK, ended.trouble
+    if ended.expired:
+        return Outcome.GIVEN_BACK, "it holds units of a limit, and the master answered no Report for too long"
     if ended.refusal:
         program = "".join(job.command[:1]) or "an empty command"
         return Outcome.FAILED, f"cannot run {'a function' if job.call else program}: {ended.refusal}"
@@ -43,7 +45,7 @@ def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = ""
 
 
 def death_by_signal(exit_code: int | None) -> str:
-    """Return the words for an exit code that tells of a signal; empty: it tells of none."""
+    """Return the words for an exit code that means a signal; empty for any other."""
     if exit_code is None:
         return ""
     if exit_code < 0:
@@ -63,14 +65,14 @@ def _name(number: int) -> str:
 
 
 def with_last_line(reason: str, exit_code: int | None, last_line: str) -> str:
-    """Return why a task failed: the reason, or else the last line of its stderr; both of what a signal killed."""
+    """Return why a task failed: the reason, else the last line of its stderr; both if a signal killed it."""
     if reason and last_line and reason == death_by_signal(exit_code):
         return f"{reason}: {last_line}"
     return reason or last_line
 
 
 def is_read(outcome: Outcome) -> bool:
-    """True if somebody wants to read all that the task wrote; otherwise only the beginning is kept."""
+    """True if the whole output is kept, because users read it; otherwise only its beginning is."""
     return outcome is Outcome.SUCCEEDED or outcome is Outcome.FAILED
 
 

@@ -1,7 +1,7 @@
-"""The limits of a task on this computer: which it has, and how a running attempt is held to them.
+"""The limits of a task on this computer, and the checks that a running attempt keeps them.
 
-The system enforces some of them. The time limit has a stopwatch, and one timer, the runner's, has the rest looked at
-in all attempts.
+The operating system enforces some of them. A stopwatch enforces the time limit, and one timer of the runner checks
+the others for all attempts.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 _LARGEST_SHARE = 0.75
 """Share of the memory for tasks whose jobs request none: the rest is the owner's."""
 _FASTEST_BYTES_A_S = 2**31
-"""Growth of a task's memory that is reckoned with: what a core clears for it, or two that share the bus."""
-_LOOK_SHARE = 20
-"""Time between two looks at the processes, as a multiple of what a look takes, at least."""
+"""Fastest growth of a task's memory: as fast as a core can clear pages, or two that share the bus."""
+_CHECK_SHARE = 20
+"""Shortest time between two checks of the processes, as a multiple of a check's duration."""
 _DISK_SHARE = 50
-"""Time between two looks at the disk, as a multiple of what a look takes."""
+"""Time between two checks of the disk, as a multiple of a check's duration."""
 _DISK_GAP_S = 30.0
-"""But no longer than this, however long a look takes."""
+"""Longest time between two checks of the disk."""
 _ENTRY_BYTES = 4096
-"""What a file or folder takes at least: an empty one has a name and an inode too, and of those a disk has so many."""
+"""Counted at least for each file or folder: even an empty one uses a name and an inode, and a disk has few inodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Quota:
     value_bytes: int | None = None
 
     def limits(self, memory_bytes: int | None, slots: int) -> Limits:
-        """Return the limits of an attempt that requests so much memory and so many slots."""
+        """Return the limits of an attempt that requests this memory (None: none requested) and these slots."""
         return Limits(
             memory_bytes or self.task_memory_bytes or self._share(slots),
             self.processes,
@@ -70,7 +70,7 @@ class Quota:
 
 
 def quota_of(settings: WorkerSettings, facts: Facts) -> Quota:
-    """Return the quota that the settings ask for."""
+    """Return the quota by the settings."""
     return Quota(
         facts.memory_bytes,
         facts.slots,
@@ -99,35 +99,35 @@ class Watch:
         self._output_bytes = output_bytes
         self._on_breach = on_breach
         self._pids: Sequence[int] = ()
-        self._left_bytes: int | None = None  # of memory that nothing but looks keeps; None: something does
+        self._left_bytes: int | None = None  # memory left until the limit; None: the system enforces it
         self._due = 0.0
-        self._next_disk_look = 0.0
-        self._looking: asyncio.Future[None] | None = None
+        self._next_disk_check = 0.0
+        self._disk_check: asyncio.Future[None] | None = None
 
-    def look(self, now: float) -> float:
+    def check(self, now: float) -> float:
         """Check the limits if a check is due (``now`` by ``time.monotonic``); the disk is read in a thread.
 
-        Return when the next check is due: before the task can be over its memory, if only looks keep it within that.
+        Return when the next check is due: before memory can exceed its limit, unless the system enforces that.
         """
         if now < self._due:
             return self._due
-        if breach := self._look():
+        if breach := self._find_breach():
             self._on_breach(breach)
-        elif now >= self._next_disk_look and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.ensure_future(self._tell_of_disk())
-        self._due = now + max(time_to_fill(self._left_bytes), _LOOK_SHARE * (time.monotonic() - now))
+        elif now >= self._next_disk_check and (self._disk_check is None or self._disk_check.done()):
+            self._disk_check = asyncio.ensure_future(self._check_disk())
+        self._due = now + max(time_to_fill(self._left_bytes), _CHECK_SHARE * (time.monotonic() - now))
         return self._due
 
     def stop(self) -> None:
         """Stop reading the disk."""
-        if self._looking:
-            self._looking.cancel()
+        if self._disk_check:
+            self._disk_check.cancel()
 
-    async def _tell_of_disk(self) -> None:
-        if breach := await self._look_at_disk():
+    async def _check_disk(self) -> None:
+        if breach := await self._find_disk_breach():
             self._on_breach(breach)
 
-    def _look(self) -> Breach | None:
+    def _find_breach(self) -> Breach | None:
         usage, limits = self._measure(), self._limits
         self._pids = usage.pids
         kept = limits.memory_bytes is None or usage.memory_is_kept
@@ -140,21 +140,20 @@ class Watch:
             return Breach.PROCESSES
         return Breach.OUTPUT if is_over(self._output_bytes(), limits.output_bytes) else None
 
-    async def _look_at_disk(self) -> Breach | None:
+    async def _find_disk_breach(self) -> Breach | None:
         if self._limits.scratch_bytes is None:
             return None
         began = time.monotonic()
         is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes, self._pids)
         ended = time.monotonic()
-        self._next_disk_look = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
+        self._next_disk_check = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
         return Breach.SCRATCH if is_full else None
 
 
 def fills(folder: Path, limit_bytes: int, pids: Sequence[int] = ()) -> bool:
-    """True if a folder's content takes so much of the disk, or is nested too deeply to be measured.
+    """True if a folder takes at least ``limit_bytes`` of the disk, or is nested too deeply to be measured.
 
-    Files that were deleted there and that a process of ``pids`` has open count, and folders that the agent may not
-    read do not.
+    Deleted files that a process of ``pids`` has open count; folders that the agent may not read do not.
     """
     try:
         deleted_bytes = open_files.deleted_bytes(pids, folder.stat().st_dev) if pids else 0
@@ -190,7 +189,7 @@ def _disk_bytes(file: str) -> int:
 
 
 def time_to_fill(left_bytes: int | None) -> float:
-    """Return the seconds until a task may have taken so much more memory, within those between two looks."""
+    """Return the seconds in which a task may use this much more memory, within the bounds of the check interval."""
     if left_bytes is None:
         return CHECK_LIMITS_EVERY_S
     return min(CHECK_LIMITS_EVERY_S, max(CHECK_CLOSELY_EVERY_S, left_bytes / _FASTEST_BYTES_A_S))
@@ -202,7 +201,7 @@ def is_over(value: int, limit: int | None) -> bool:
 
 
 class Stopwatch:
-    """Runs from its making; ``on_end`` is called once it has run for ``limit_s``, if that is set by ``limit``."""
+    """Runs from its creation; ``limit`` sets a time after which ``on_end`` is called."""
 
     def __init__(self) -> None:
         self._counted_s = 0.0
@@ -217,7 +216,7 @@ class Stopwatch:
         return self._counted_s + (0.0 if self._since is None else time.monotonic() - self._since)
 
     def limit(self, limit_s: float | None, on_end: Callable[[], None]) -> None:
-        """Call ``on_end`` once so much time is counted; None: never."""
+        """Call ``on_end`` once ``limit_s`` is counted; None: never."""
         self._limit_s, self._on_end = limit_s, on_end
         self._set_alarm()
 
@@ -230,7 +229,7 @@ class Stopwatch:
             self._set_alarm()
 
     def start(self) -> None:
-        """Count on."""
+        """Continue counting."""
         if self._since is None:
             self._since = time.monotonic()
         self._set_alarm()

@@ -1,4 +1,4 @@
-"""The preparation of an attempt: what its Run asks for, as a Job for the launcher."""
+"""The preparation of an attempt: makes a Job for the launcher from a Run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROOMS_KEPT = 256
 
 
 class Preparation:
-    """Makes the Job of each Run, for folders in ``scratch_folder``; the environment names this ``worker``."""
+    """Makes the Job of each Run. ``worker``: this worker's name, for the environment."""
 
     def __init__(self, worker: str, scratch_folder: Path, quota: Quota) -> None:
         self._scratch = scratch_folder
@@ -112,12 +112,12 @@ class TaskEnvironment:
 
 
 def _threads(run: Run) -> dict[str, str]:
-    """Return how many threads libraries start: one for each slot, or the job's OpenMP setting."""
+    """Return variables that limit the threads of libraries: one for each slot, or the job's OpenMP setting."""
     return dict.fromkeys(_THREADS, run.environment.get(_OPENMP) or str(run.slots))
 
 
 def _within(folder: str, command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command, to be run in a shared folder: as the task's user, who has to be let in there."""
+    """Return a command that runs this one in a shared folder, which the task's user must be able to enter."""
     return ("/bin/sh", "-c", _ENTER, folder, *command)
 
 
@@ -172,7 +172,7 @@ def _filled(run: Run) -> dict[str, str]:
 
 
 def _as_json(parameters: Mapping[str, str | bool | int | float]) -> str:
-    """Return the parameters as programs read them: a number is one, however it was written."""
+    """Return the parameters as JSON; a text that is a number becomes one."""
     if any(isinstance(value, str) for value in parameters.values()):
         from loopline_shared.protocol.templates import number_of
 

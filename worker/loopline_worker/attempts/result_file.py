@@ -23,17 +23,17 @@ _REMARK = (
 )
 
 
-def is_there(folder: Path) -> bool:
-    """True if a task left something in the place of this file."""
+def exists(folder: Path) -> bool:
+    """True if a task left anything at the path of this file."""
     return os.path.lexists(folder / TEMPORARY / NAME)
 
 
 def read(folder: Path) -> tuple[dict[str, float] | None, str]:
-    """Return the metrics that a task left in its folder, and a remark if what it left is none.
+    """Return the metrics that a task left in its folder, or None and a remark if the file is not valid.
 
-    The task may have changed the folder as it liked: no link is followed.
+    No link is followed, because the task may have changed its folder in any way.
     """
-    if not is_there(folder):
+    if not exists(folder):
         return None, ""
     try:
         with confined_paths.folder(folder, (TEMPORARY,)) as handle:

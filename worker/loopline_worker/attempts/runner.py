@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 class Runner:
     """Keeps a handle for each attempt, by its id. Each Run leads to exactly one Result, posted with AttemptEnded.
 
-    The machine (core/machine.py) decides the state of an attempt. The runner does what the machine says, and posts
-    what happens to processes.
+    The machine (core/machine.py) decides the state of an attempt. The runner carries out its instructions, and posts
+    events about processes.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Runner:
         self._prefetching = launcher.prefetching
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
-        self._looking: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._closed = ""  # why nothing is started any more
         self._past_cpu_s = 0.0
 
@@ -72,15 +72,15 @@ class Runner:
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
         self._task_group.start(self._run(attempt))
-        if self._looking is None:
-            self._look_around()
+        if self._next_check is None:
+            self._check_limits()
 
     def room(self) -> int:
         """Return how many more attempts may be prefetched now."""
         return self._prefetching.room() if self._prefetching else 0
 
     def prefetch(self, run: Run) -> None:
-        """Prefetch an attempt, to start in the slot of another that ends; requires ``room()``."""
+        """Prefetch an attempt, which starts when another one's slot is free; requires ``room()``."""
         assert self._prefetching
         attempt = self._attempts[run.attempt] = self._attempt(run)
         try:
@@ -113,14 +113,14 @@ class Runner:
             self._attempts[attempt].end(outcome, reason, grace_s=limit_s if gently else 0.0)
 
     def freeze(self, attempt: AttemptId) -> bool:
-        """Freeze an attempt until it is thawed or ended. Return True if nothing of it moves already."""
+        """Freeze an attempt until it is thawed or ended. Return True if all its processes are stopped already."""
         if attempt not in self._attempts:
             return True
         self._attempts[attempt].freeze()
         return self._attempts[attempt].is_still()
 
     def thaw(self, attempt: AttemptId) -> None:
-        """Let a frozen attempt go on."""
+        """Continue a frozen attempt."""
         if attempt in self._attempts:
             self._attempts[attempt].thaw()
 
@@ -139,7 +139,7 @@ class Runner:
         return self._attempts[attempt].held if attempt in self._attempts else Held(attempt)
 
     def measure(self) -> float:
-        """Measure what runs. Return the CPU seconds of all attempts since the agent started."""
+        """Measure the running attempts. Return the CPU seconds of all attempts since the agent started."""
         begun = self._begun()
         for attempt in begun:
             attempt.measure()
@@ -157,16 +157,16 @@ class Runner:
     def _begun(self) -> list[Attempt]:
         return [attempt for attempt in self._attempts.values() if not attempt.is_prefetched]
 
-    def _look_around(self) -> None:
-        """Check limits again and again, as long as anything is in hand."""
+    def _check_limits(self) -> None:
+        """Check the limits of all attempts, and repeat while there are any."""
         now = time.monotonic()
-        due = min([attempt.look(now) for attempt in list(self._attempts.values())], default=math.inf)
-        self._looking = None
+        due = min([attempt.check(now) for attempt in list(self._attempts.values())], default=math.inf)
+        self._next_check = None
         if self._attempts:
             pause_s = min(CHECK_DUE_EVERY_S, max(CHECK_CLOSELY_EVERY_S, due - now))
-            self._looking = asyncio.get_running_loop().call_later(pause_s, self._look_around)
+            self._next_check = asyncio.get_running_loop().call_later(pause_s, self._check_limits)
 
-    # PrefetchListener. An error in here is the agent's own failure, as everywhere.
+    # PrefetchListener. An error in these methods is the agent's own failure.
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
         """Note that a prefetched attempt has started in the slot of another."""
@@ -193,7 +193,7 @@ class Runner:
             self._attempts.pop(name).is_taken_back = True
 
     async def _run(self, attempt: Attempt) -> None:
-        """Take an attempt to its result, and remove its folder."""
+        """Run an attempt, post its result, and remove its folder."""
         result = await attempt.run(self._launcher)
         if result is None:
             return
@@ -202,7 +202,7 @@ class Runner:
         if leaves_folder:
             await asyncio.to_thread(scratch.remove, attempt.folder)
             if attempt.room:
-                scratch.remove_empty(attempt.room)  # of its session, whose interpreter may be gone by now
+                scratch.remove_empty(attempt.room)  # its session's interpreter may be gone by now
             self._post(Cleared(attempt.id))
         self._forget(attempt)
 

@@ -21,7 +21,7 @@ def make(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all its content; the next agent's sweep removes what is left."""
+    """Remove a folder with all its content; the sweep of the next agent removes any remains."""
     try:
         _remove(folder)
     except RecursionError:  # a task may nest its folders deeper than Python goes
@@ -30,10 +30,10 @@ def remove(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    if folder.is_symlink():  # planted by a task that shares a room with it: what it leads to is not ours
+    if folder.is_symlink():  # planted by a task of the same session; its target is not ours to delete
         folder.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
-    if folder.is_dir() and (zygote := requests.inherited()):  # what is left is that of a task's user
+    if folder.is_dir() and (zygote := requests.inherited()):  # files of a task's user remain
         with suppress(OSError):
             zygote.hand_over(str(folder))
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The attempts that a worker knows: the state of each, which begins next, and what a Report says of them.
+"""The attempts that a worker knows, their states, their order of start, and their part of a Report.
 
 ``Attempts`` is the only place that keeps a state. ``Admission`` serves the queue: an attempt starts, is prefetched,
-or is preempted because it would wait for long.
+or is preempted because it could start sooner elsewhere.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class AttemptRecord:
     id: AttemptId
     state: State
     run: Run | None = None  # None: an earlier agent ran it
-    slots: int = 0  # that it takes up now
-    slot_numbers: tuple[int, ...] = ()  # of these, from the lowest on
-    began: int = 0  # its place in the order in which attempts began
+    slots: int = 0  # occupied now
+    slot_numbers: tuple[int, ...] = ()  # in ascending order
+    began: int = 0  # position in the order of starts
     frozen_at: float = 0.0
-    verdict: tuple[Outcome, str] | None = None  # what it is to end as, where it was told to
+    verdict: tuple[Outcome, str] | None = None  # outcome and reason, if the machine ends it
     result: Result | None = None
     report: int = 0  # number of the Report that its result left with
     by_wing: bool = False  # a wing starts it, once it is prepared
@@ -37,12 +37,12 @@ class AttemptRecord:
 
     @property
     def slot(self) -> int:
-        """Return the lowest number of its slots; 0 if it takes up none."""
+        """Return the lowest number of its slots; 0 if it occupies none."""
         return self.slot_numbers[0] if self.slot_numbers else 0
 
 
 class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
-    """Attempts that wait for a slot, in the order in which they came, and how many of them need how many slots."""
+    """Waiting attempts in order of arrival. ``widths``: number of attempts by the slots that they need."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,31 +61,31 @@ class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
             del self.widths[width]
 
     def wider_than(self, slots: int) -> list[AttemptRecord]:
-        """Return those that need more slots."""
+        """Return the attempts that need more than this number of slots."""
         if all(width <= slots for width in self.widths):
             return []
         return [attempt for attempt in self.values() if width_of(attempt) > slots]
 
 
 _NOT_BEGUN = (State.WAITING, State.PREPARING, State.PREPARED, State.ENDING)
-"""States in which an attempt that a wing starts has not begun, or ends before it does."""
+"""States of a wing's attempt that has not begun, or that ends before it begins."""
 _ENDED = (State.DELIVERING, State.UNSENT, State.SENT)
 
 
 class Attempts:
-    """Records by state. Every change of a state goes through ``move``, which holds it against the table."""
+    """Records by state. Every change of a state goes through ``move``, which checks it against the table."""
 
     def __init__(self) -> None:
         self.waiting = WaitingQueue()
         self.prefetched, self.running, self.frozen, self.ending = _Some(), _Some(), _Some(), _Some()
         self.preparing, self.prepared = _Some(), _Some()
         self.delivering, self.unsent, self.sent = _Some(), _Some(), _Some()
-        self.by_wings: dict[AttemptId, AttemptRecord] = {}  # that wings start, until they have begun
-        self.taken = 0  # slots that are taken up
-        self.with_slots = 0  # attempts that take up any
-        self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
-        self.ending_gently: set[AttemptId] = set()  # they have some time yet, unless the owner wants the computer
-        self.disowned: set[AttemptId] = set()  # of another life of the master's database: they end, and are forgotten
+        self.by_wings: dict[AttemptId, AttemptRecord] = {}  # wings will start them; until they have begun
+        self.taken = 0  # slots in use
+        self.with_slots = 0  # attempts that occupy slots
+        self.doubted: set[AttemptId] = set()  # not begun; the master may have given them to other workers
+        self.ending_gently: set[AttemptId] = set()  # have time to end, unless the owner needs the computer
+        self.disowned: set[AttemptId] = set()  # of another life of the master's database: forgotten once ended
         self._all: dict[AttemptId, AttemptRecord] = {}
         self._begun = 0
         self._slot_numbers = SlotNumbers()
@@ -109,11 +109,11 @@ class Attempts:
         return len(self._all)
 
     def get(self, attempt_id: AttemptId) -> AttemptRecord | None:
-        """Return its record; None if it is unknown."""
+        """Return the record of an attempt; None if it is unknown."""
         return self._all.get(attempt_id)
 
     def add(self, attempt: AttemptRecord) -> None:
-        """Enter an attempt that was unknown."""
+        """Add an attempt that was unknown."""
         self._all[attempt.id] = self._by_state[attempt.state][attempt.id] = attempt
         if attempt.by_wing:
             self.by_wings[attempt.id] = attempt
@@ -133,7 +133,7 @@ class Attempts:
             self.by_wings.pop(attempt.id, None)
 
     def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "", *, gently: bool = False) -> Kill:
-        """Have what has begun, or may have, end so. Return the instruction for it."""
+        """End an attempt that has begun, or may have. Return the instruction for it."""
         attempt.verdict = (outcome, reason)
         self.move(attempt, State.ENDING)
         if gently:
@@ -141,16 +141,13 @@ class Attempts:
         return Kill(attempt.id, outcome, reason, gently)
 
     def kill_gentle(self) -> list[Kill]:
-        """Return the instructions that kill at once what was given time to end."""
+        """Return instructions that kill at once the attempts that were given time to end."""
         hurried = [self.ending[number] for number in sorted(self.ending_gently)]
         self.ending_gently.clear()
         return [Kill(attempt.id, *attempt.verdict) for attempt in hurried if attempt.verdict]
 
     def drop(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> None:
-        """Give an attempt of which nothing ran its result.
-
-        It need not be on disk: whoever finds the attempt again finds it waiting.
-        """
+        """End an attempt that has not begun. Its result need not be on disk: after a crash, it waits again."""
         attempt.result = Result(attempt.id, outcome, reason=reason[:500])
         self.move(attempt, State.UNSENT)
 
@@ -159,12 +156,12 @@ class Attempts:
         del self.sent[attempt.id], self._all[attempt.id]
 
     def disown(self) -> list[AttemptId]:
-        """Let all be of another life: no Report names them any more. Return them."""
+        """Mark all attempts as belonging to another life: no Report names them any more. Return their ids."""
         self.disowned = set(self._all)
         return list(self._all)
 
     def forget_disowned(self) -> list[AttemptId]:
-        """Forget those of another life of which nothing runs any more, and return them."""
+        """Forget the attempts of another life that have ended. Return their ids."""
         ended = [attempt_id for attempt_id in self.disowned if self._all[attempt_id].state in _ENDED]
         for attempt_id in ended:
             del self._by_state[self._all.pop(attempt_id).state][attempt_id]
@@ -172,7 +169,7 @@ class Attempts:
         return ended
 
     def occupy(self, attempt: AttemptRecord) -> None:
-        """Have it take up its slots, as the youngest."""
+        """Give an attempt its slots. It becomes the youngest."""
         self._begun += 1
         attempt.began, attempt.slots = self._begun, width_of(attempt)
         attempt.slot_numbers = self._slot_numbers.pop(attempt.slots)
@@ -180,7 +177,7 @@ class Attempts:
         self.with_slots += 1
 
     def succeed(self, before: AttemptRecord, after: AttemptRecord) -> None:
-        """Have one attempt take up the slot of another, which has ended in it."""
+        """Give the slots of an attempt that has ended to another."""
         if before.slots != width_of(after):
             self.free(before)
             self.occupy(after)
@@ -190,7 +187,7 @@ class Attempts:
         before.slots, before.slot_numbers = 0, ()
 
     def free(self, attempt: AttemptRecord) -> None:
-        """Have it take up no slots any more, if it did."""
+        """Release the slots of an attempt, if it has any."""
         if attempt.slots:
             self.taken -= attempt.slots
             self.with_slots -= 1
@@ -198,15 +195,15 @@ class Attempts:
             attempt.slots, attempt.slot_numbers = 0, ()
 
     def oldest_first(self) -> list[AttemptRecord]:
-        """Return what runs or stands frozen, in the order in which it began."""
+        """Return the running and frozen attempts in the order of their start."""
         return sorted((*self.running.values(), *self.frozen.values()), key=lambda attempt: attempt.began)
 
     def doubt(self) -> None:
-        """Let nothing of what is here begin before the master has said that it wants it here."""
+        """Block all attempts that have not begun until the master confirms them."""
         self.doubted = {*self.waiting, *self.prefetched}
 
     def fitting(self, free: int) -> Iterator[AttemptRecord]:
-        """Yield what may begin in so many free slots: the first that fits, and so on."""
+        """Yield the attempts that may begin in ``free`` slots, in order; one that does not fit is skipped."""
         if free < min(self.waiting.widths, default=free + 1):
             return
         for attempt in self.waiting.values():
@@ -217,11 +214,11 @@ class Attempts:
                     return
 
     def to_prefetch(self, most: int) -> list[AttemptRecord]:
-        """Return the first of those that wait, so many at most, if any slot is as good for them as any other."""
+        """Return at most ``most`` attempts from the head of the queue, as long as each can run in any slot."""
         return list(islice(takewhile(self._may_be_prefetched, self.waiting.values()), most))
 
     def _may_be_prefetched(self, attempt: AttemptRecord) -> bool:
-        """True for a mere process in one slot."""
+        """True for a plain process in one slot."""
         run = attempt.run
         if run is None or run.slots != 1 or attempt.id in self.doubted:
             return False
@@ -231,27 +228,27 @@ class Attempts:
 
 
 class SlotNumbers:
-    """Numbers of a worker's slots, from 1. Whoever needs some has the lowest that are free."""
+    """Numbers of a worker's slots, from 1. The lowest free ones are used first."""
 
     def __init__(self) -> None:
         self._free: list[int] = []  # a heap
         self._known = 0
 
     def pop(self, count: int) -> tuple[int, ...]:
-        """Return so many numbers, which are free no more."""
+        """Return the ``count`` lowest free numbers, now in use."""
         while len(self._free) < count:
             self._known += 1
-            self._free.append(self._known)  # the largest: the heap is one still
+            self._free.append(self._known)  # the largest, so the list remains a heap
         return tuple(heappop(self._free) for _ in range(count))
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """Let them be free."""
+        """Free these numbers."""
         for number in numbers:
             heappush(self._free, number)
 
 
 class _Some(dict[AttemptId, AttemptRecord]):
-    """Attempts in one state, by the time at which they came into it."""
+    """Attempts in one state, in the order in which they entered it."""
 
 
 def width_of(attempt: AttemptRecord) -> int:
@@ -264,20 +261,18 @@ class Admission:
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._is_retracting = False  # for a retract, whose outcome is not known
-        self.has_retracted = (
-            False  # a retract was carried out: until the end of the step, what is prefetched has begun
-        )
+        self._is_retracting = False  # the outcome of a retract is not known yet
+        self.has_retracted = False  # a retract was carried out in this step: what is still prefetched has begun
 
     def retract(self, steps: Instructions) -> None:
-        """Take back what is prefetched, unless that has just been done."""
+        """Retract the prefetched attempts, unless that has just been done."""
         if self._attempts.prefetched and not (self._is_retracting or self.has_retracted):
             self._is_retracting = True
             steps.todo.append(Retract())
 
     @property
     def is_retracting(self) -> bool:
-        """True until the outcome of a retract is known: nothing begins before."""
+        """True until the outcome of a retract is known. Nothing begins before."""
         return self._is_retracting
 
     def retracted(self) -> None:
@@ -285,7 +280,7 @@ class Admission:
         self._is_retracting, self.has_retracted = False, True
 
     def serve(self, allowed: int, pause_reason: str, why: str, room: int, steps: Instructions) -> None:
-        """Start what fits in the ``allowed`` slots, and prefetch as many attempts as there is ``room`` for.
+        """Start the attempts that fit in the ``allowed`` slots, and prefetch up to ``room`` others.
 
         ``pause_reason``: why nothing may start; ``why``: why no more slots are allowed.
         """
@@ -294,7 +289,7 @@ class Admission:
             self._drop(0, pause_reason, steps)
             return
         if self._attempts.prefetched and self._attempts.taken < allowed:
-            self.retract(steps)  # it came before what waits: it may have the free slots first
+            self.retract(steps)  # they came before the waiting ones, so the free slots are theirs
         if not self._is_retracting:
             self._begin(allowed, steps)
         self._drop(allowed, why, steps)
@@ -302,7 +297,7 @@ class Admission:
             self._prefetch(allowed, room, steps)
 
     def _begin(self, allowed: int, steps: Instructions) -> None:
-        """Start what waits and fits, unless what was prefetched comes first."""
+        """Start the waiting attempts that fit."""
         attempts = self._attempts
         free = allowed - attempts.taken
         if free <= 0 or not attempts.waiting:
@@ -319,7 +314,7 @@ class Admission:
             steps.todo.append(Start(attempt.run, attempt.slot))
 
     def _prefetch(self, allowed: int, room: int, steps: Instructions) -> None:
-        """Hand on the first of those that wait, where every slot is taken by an attempt of its own."""
+        """Prefetch the head of the queue if every slot is occupied by an attempt of its own."""
         attempts = self._attempts
         if self._is_retracting or not attempts.waiting or not attempts.taken == attempts.with_slots == allowed > 0:
             return
@@ -330,29 +325,28 @@ class Admission:
             steps.todo.append(Prefetch(attempt.run))
 
     def _drop(self, wider_than: int, reason: str, steps: Instructions) -> None:
-        """Preempt what waits for more slots than that."""
+        """Preempt waiting attempts that need more slots than ``wider_than``."""
         dropped = self._attempts.waiting.wider_than(wider_than)
         for attempt in dropped:
             self._attempts.drop(attempt, Outcome.GIVEN_BACK, reason)
         if dropped:
-            steps.todo.append(Log(f"{len(dropped)} attempts that waited return to the queue: {reason}"))
+            steps.todo.append(Log(f"{len(dropped)} waiting attempts return to the queue: {reason}"))
 
 
 @dataclass(slots=True)
 class AttemptInventory:
-    """All attempts that are in hand, each of them once."""
+    """All attempts for a Report, each of them once."""
 
-    holding: list[AttemptId]  # take up slots
-    delivering: list[AttemptId]  # have ended, and their results do not go with this Report
-    results: list[Result]  # the oldest first
-    waiting: list[AttemptId]  # have not begun, in the order in which they came; without those of wings
+    holding: list[AttemptId]  # occupy slots
+    delivering: list[AttemptId]  # ended; their results are not in this Report
+    results: list[Result]  # oldest first
+    waiting: list[AttemptId]  # not begun, in order of arrival; wings report theirs
 
 
 def inventory_of(attempts: Attempts) -> AttemptInventory:
-    """Return what the next Report says.
+    """Return the attempts for the next Report.
 
-    A result that has to wait for a later Report leaves its attempt in hand: left out of both, the master would take
-    it for lost.
+    An attempt whose result does not fit is reported as delivering: left out, the master would believe it lost.
     """
     results = [attempt.result for attempt in attempts.unsent.values() if attempt.result]
     fits = _fits(results)
@@ -370,12 +364,12 @@ def inventory_of(attempts: Attempts) -> AttemptInventory:
 
 
 def _fits(results: Iterable[Result]) -> int:
-    """Return how many of them, from the first on, a Report can bring."""
+    """Return how many results, from the first on, fit in one Report."""
     files = accumulate(len(result.outputs) for result in islice(results, MAX_RESULTS_PER_REPORT))
     return sum(1 for _ in takewhile(lambda count: count <= MAX_OUTPUT_FILES_PER_REPORT, files))
 
 
 def names_files(result: Result) -> bool:
-    """True if the master must have files before it may have the result."""
+    """True if the master must have files before it may receive the result."""
     value = result.value and result.value.sha256
     return bool(value or result.stdout.sha256 or result.stderr.sha256 or result.outputs)

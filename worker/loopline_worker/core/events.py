@@ -1,4 +1,4 @@
-"""Events: what has happened to a worker, told to its machine in the order in which it happened."""
+"""Events of a worker, posted to its machine in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from loopline_worker.core.owner_policy import Signs
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An agent has started. This is what an earlier one left in the journal."""
+    """An agent has started. These attempts are in the journal of its predecessor."""
 
-    results: Sequence[Result] = ()  # not acknowledged, the oldest first
-    begun: Sequence[AttemptId] = ()  # without a result: whatever ran is gone
+    results: Sequence[Result] = ()  # not acknowledged, oldest first
+    begun: Sequence[AttemptId] = ()  # without a result; their processes are gone
     waiting: Sequence[Run] = ()
-    agent_died: bool = False  # the earlier agent did, and not the computer
-    life: str = ""  # of the master's database that has given all this; empty: not known
+    agent_died: bool = False  # the previous agent crashed, but the computer kept running
+    life: str = ""  # of the master's database that these attempts come from; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """The master of this session has said which life its database is in."""
+    """The master of this session has named the life of its database."""
 
     life: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSilent:
-    """The master was silent for a lease: it may have given elsewhere what waits here."""
+    """The master was silent for a lease: it may have given the waiting attempts to other workers."""
 
 
 @dataclass(slots=True)  # not frozen, as below: one is made for every frame, and for every task
@@ -56,7 +56,7 @@ class Reported:
 
 @dataclass(slots=True)
 class Followed:
-    """A prefetched attempt began in the slot of another, which has ended. The other's end is told later."""
+    """A prefetched attempt began in the slot of another, which has ended. The other's AttemptEnded comes later."""
 
     before: AttemptId
     after: AttemptId
@@ -71,11 +71,11 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Retracted:
-    """The instruction to retract was carried out: what is still prefetched has begun, as will be told."""
+    """The instruction to retract was carried out. What is still prefetched has begun; its Followed will come."""
 
 
 class WingEvent:
-    """Event of an optional feature (machine_wing.py), which defines it and takes it in."""
+    """Event of an optional feature (machine_wing.py), which defines and handles it."""
 
     __slots__ = ()
 
@@ -85,8 +85,8 @@ class AttemptEnded:
     """Nothing of an attempt runs any more, and this is its result."""
 
     result: Result
-    trouble: str = ""  # what this computer could not do
-    leaves_folder: bool = False  # its scratch folder is there until it is told as cleared
+    trouble: str = ""  # failure of this computer, if any
+    leaves_folder: bool = False  # its scratch folder exists until Cleared
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +121,18 @@ class OwnerObserved:
 
 @dataclass(frozen=True, slots=True)
 class FreezeCompleted:
-    """Nothing of an attempt that was to freeze moves any more."""
+    """All processes of an attempt that was being frozen are stopped."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True, slots=True)
 class DiskObserved:
-    """The disk of the computer was looked at."""
+    """The disk of the computer was checked."""
 
     obstacle: str = ""  # why no slots may be offered
-    shortage: str = ""  # why something of what runs has to go
-    is_writable: bool = False  # files can be written again, after a trouble
+    shortage: str = ""  # why a running attempt has to be preempted
+    is_writable: bool = False  # files can be written again after a failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,11 @@ class StartMember(WingInstruction):
 
 
 class GangMembers(MachineWing):
-    """Obeys the master's words. Its state: when they last came, and which members are ready."""
+    """Obeys the master's words. Its state: when the last came, and which members are ready."""
 
     def __init__(self, machine: MachineView) -> None:
         super().__init__(machine)
-        self._heard_at = 0.0  # by the clock of ``now``
+        self._word_at = 0.0  # when the master last sent an Assign, by the clock of ``now``
         self._ready: dict[AttemptId, tuple[int, float]] = {}  # port, and since when
 
     def handlers(self) -> Mapping[type[WingEvent], Handler]:
@@ -56,7 +56,7 @@ class GangMembers(MachineWing):
     def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
         """Obey an Assign's words."""
         if assign.words or self.machine.attempts.by_wings:
-            self._heard_at = now
+            self._word_at = now
         for word in assign.words:
             self.machine.owes_report = True
             attempt = self.machine.attempts.get(word.attempt)
@@ -125,6 +125,6 @@ class GangMembers(MachineWing):
         if pause_reason or over > 0:
             return pause_reason or "its slots are needed by the owner"
         place, (_, ready_at) = attempt.run.gang if attempt.run else None, self._ready.get(attempt.id, (0, now))
-        if attempt.state is State.PREPARED and place and now - max(self._heard_at, ready_at) >= place.wait_s:
+        if attempt.state is State.PREPARED and place and now - max(self._word_at, ready_at) >= place.wait_s:
             return f"it was ready, and the master sent nothing for {place.wait_s:g} s"
         return ""

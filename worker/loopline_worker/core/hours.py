@@ -14,14 +14,14 @@ _EXPECTED = "expected hours such as 'mon-fri 18:00-08:00, sat, sun'"
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """When tasks may run, by the computer's local time. Without any spans: at any time."""
+    """Times at which tasks may run, by the computer's local time. Without any spans: at any time."""
 
     text: str = ""
     spans: tuple[tuple[int, int], ...] = ()  # minutes of the week, the end not included; may run into the next week
 
     @classmethod
     def parse(cls, text: str) -> Hours:
-        """Parse hours. A span that ends before it begins ends on the next day. Raises ValueError for other words."""
+        """Parse hours. A span that ends before it begins ends on the next day. Raises ValueError if it cannot."""
         entries = [entry.strip() for entry in text.lower().split(",") if entry.strip()]
         if text.strip() and not entries:
             raise ValueError(f"{_EXPECTED}, got {text!r}")

@@ -1,4 +1,4 @@
-"""Instructions: what a step of the machine asks of the agent. The journal is written first, then they are obeyed."""
+"""Instructions of a step to the agent, which writes the journal entry first and then obeys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Urgency(IntEnum):
     """Urgency of the next Report."""
 
     NOT = 0
-    SOON = 1  # the master does not know all yet; often a result comes first, and one Report tells both
+    SOON = 1  # there is news, but a result often follows within moments, and one Report can carry both
     NOW = 2
 
 
 @dataclass(slots=True)  # not frozen, as below: made for every step or for every task
 class Start:
-    """Start an attempt, in slots of its own, of which ``slot`` is the lowest."""
+    """Start an attempt in slots of its own. ``slot``: the lowest of them."""
 
     run: Run
     slot: int = 0
@@ -34,7 +34,7 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Prepare an attempt in its slots, and start nothing of it: a wing does."""
+    """Prepare an attempt in its slots without starting it. Its wing will start it."""
 
     run: Run
     slot: int = 0
@@ -48,19 +48,19 @@ class WingInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Retract:
-    """Take back whatever is prefetched and has not begun; post Returned for it, and then Retracted."""
+    """Take back the prefetched attempts that have not begun; post Returned for them, and then Retracted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Stop the processes of an attempt; post FreezeCompleted as soon as none moves."""
+    """Stop the processes of an attempt; post FreezeCompleted as soon as none runs."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True, slots=True)
 class Thaw:
-    """Let the processes of an attempt go on."""
+    """Continue the processes of an attempt."""
 
     attempt: AttemptId
 
@@ -72,12 +72,12 @@ class Kill:
     attempt: AttemptId
     outcome: Outcome
     reason: str = ""
-    gently: bool = False  # by SIGTERM, and by SIGKILL after some time
+    gently: bool = False  # SIGTERM first, SIGKILL after some time
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """See to it that the disk has the result and the master the files that it names; then post Delivered."""
+    """Write the result to disk and upload the files that it names, then post Delivered."""
 
     result: Result
 
@@ -95,13 +95,13 @@ class RecordPreemption:
 
     why: str
     attempts: int
-    took_s: float  # since the input, or since it was decided
+    took_s: float  # since the input or the decision
     after_input: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Tell the operator."""
+    """Write a line into the log."""
 
     text: str
     is_warning: bool = False
@@ -118,19 +118,19 @@ class Entry:
     """Entry of the journal, written in one piece."""
 
     results: list[Result] = field(default_factory=list)
-    over: list[AttemptId] = field(default_factory=list)  # the master has their results: they leave the disk
+    over: list[AttemptId] = field(default_factory=list)  # the master has their results: removed from disk
     came: list[tuple[Assign, bytes]] = field(default_factory=list)  # with their frames
     began: list[AttemptId] = field(default_factory=list)  # or may begin from now on
-    life: str = ""  # of the master's database, to which all that is not over belongs; empty: the one before
+    life: str = ""  # new life of the master's database, for all attempts that are not over; empty: unchanged
 
 
 @dataclass(slots=True)
 class Instructions:
-    """All that one step asks for, and all that the agent goes by until the next one."""
+    """Output of one step; it applies until the next one."""
 
     journal: Entry = field(default_factory=Entry)
     todo: list[Instruction] = field(default_factory=list)  # in this order
     report: Urgency = Urgency.NOT
-    is_busy: bool = False  # something waits for a slot: there is no hurry to tell what happens in a moment
-    idle_slots: int = 0  # allowed, and not taken up
-    trouble: str = ""  # what this computer failed to do, until files can be written again
+    is_busy: bool = False  # an attempt waits for a slot, so a Report may be delayed a little to carry more news
+    idle_slots: int = 0  # allowed but not in use
+    trouble: str = ""  # failure of this computer, until files can be written again

@@ -1,7 +1,6 @@
 """Results of attempts: from an attempt's end until the master has its result on disk, and the attempt is forgotten.
 
-A result of another life of the master's database is forgotten at once: there it could be taken for that of another
-attempt of the same name.
+A result of another life of the master's database is forgotten at once: another attempt may have the same id now.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from loopline_worker.core.transitions import State
 
 
 class KeptResults:
-    """Follows the results. Its only state is the life to which all that is here belongs."""
+    """Follows the results. Its only state is the life of the master's database that they come from."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self.life = ""  # of the master's database; empty: not known
 
     def keep(self, attempt: AttemptRecord, result: Result, steps: Instructions) -> None:
-        """Give an attempt its result, which may be sent unless it names files."""
+        """Give an attempt its result, ready to be sent unless it names files."""
         attempt.result = result
         is_wanted = attempt.id not in self._attempts.disowned
         state = State.DELIVERING if names_files(result) and is_wanted else State.UNSENT
@@ -34,14 +33,14 @@ class KeptResults:
             steps.todo.append(Deliver(result))
 
     def delivered(self, result: Result) -> None:
-        """Let a result be sent: it is on disk, and the master has its files."""
+        """Mark a result ready to be sent: it is on disk, and the master has its files."""
         attempt = self._attempts.delivering.get(result.attempt)
         if attempt:
             attempt.result = result
             self._attempts.move(attempt, State.UNSENT)
 
     def deliver_again(self, event: on.WriteFailed, steps: Instructions) -> None:
-        """Have results delivered that the journal did not take."""
+        """Deliver the results that the journal did not take once more."""
         for attempt_id in event.results:
             attempt = self._attempts.unsent.get(attempt_id)
             if attempt and attempt.result:
@@ -49,7 +48,7 @@ class KeptResults:
                 steps.todo.append(Deliver(attempt.result))
 
     def sent(self, event: on.Reported) -> None:
-        """Note which results left with a Report."""
+        """Mark the results that left with a Report as sent."""
         for result in event.results:
             attempt = self._attempts.unsent.get(result.attempt)
             if attempt:
@@ -57,7 +56,7 @@ class KeptResults:
                 self._attempts.move(attempt, State.SENT)
 
     def send_again(self) -> None:
-        """Have every result sent again, the oldest first: Reports of earlier sessions may be lost."""
+        """Mark every result unsent, oldest first: Reports of earlier sessions may be lost."""
         newer = list(self._attempts.unsent.values())
         for attempt in list(self._attempts.sent.values()):
             self._attempts.move(attempt, State.UNSENT)
@@ -65,7 +64,7 @@ class KeptResults:
             self._attempts.unsent[attempt.id] = self._attempts.unsent.pop(attempt.id)
 
     def acknowledged(self, seen: int, steps: Instructions) -> None:
-        """Forget the results that were in Reports up to this one: those that were sent first."""
+        """Forget the results sent in Reports up to number ``seen``."""
         for attempt in list(self._attempts.sent.values()):
             if attempt.report > seen:
                 return
@@ -73,14 +72,14 @@ class KeptResults:
             steps.journal.over.append(attempt.id)
 
     def begin_life(self, life: str, steps: Instructions) -> bool:
-        """Note the master's life. Return True if the results kept here are of another one: they are disowned."""
+        """Set the life of the master's database. Return True if attempts here come from another one: disown them."""
         if life == self.life:
             return False
         is_another, self.life, steps.journal.life = bool(self.life), life, life
         if not (is_another and len(self._attempts)):
             return False
-        strangers = self._attempts.disown()
-        steps.journal.over += strangers
-        text = f"the master's database was restored, or is another one: what it gave before ends ({len(strangers)})"
+        disowned = self._attempts.disown()
+        steps.journal.over += disowned
+        text = f"the master's database was restored or replaced: ending {len(disowned)} attempts of the earlier one"
         steps.todo.append(Log(text, is_warning=True))
         return True

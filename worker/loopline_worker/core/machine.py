@@ -1,42 +1,42 @@
 """The worker as a pure machine: ``Machine.step(events, now) -> Instructions``. No I/O, no clock, no randomness.
 
-The agent, the simulator and the tests tell it what has happened (events.py), in order; a step applies that, decides
-what follows, and says what is to be done (instructions.py). Whoever drives it writes the step's journal entry first,
-then obeys: *commit, then speak*. If the disk does not take the entry, WriteFailed says so, and the entry's results
-stay here until they are on disk. The machine alone knows the state of an attempt; processes, files and frames are
-with the agent, and are named by the attempt's id.
+The agent, the simulator and the tests post events (events.py) in the order in which they happened. A step applies
+them and returns instructions (instructions.py). The caller writes the step's journal entry first and then obeys:
+*commit, then speak*. If the disk does not take the entry, WriteFailed reports that, and the entry's results stay here
+until they are on disk. Only the machine knows the state of an attempt; processes, files and frames belong to the
+agent, which names them by the attempt's id.
 
 *States* (transitions.py). An attempt is WAITING from the Assign that brings it until it has its slots, and RUNNING in
-them. It may be FROZEN for the owner's sake. It is ENDING once it was told to end, or once its processes are gone and
-its result is on the way. With its result its slots are free. The result is UNSENT as soon as the journal has it, or
-DELIVERING before that, while the disk or the master's store lacks something. It is SENT with a Report, and forgotten
-when an Assign acknowledges that Report; a new session makes it UNSENT again. Whatever a master sends has an answer
-here, "ignored" included.
+them. It may be FROZEN for the owner. It is ENDING when the machine has ended it, or when its processes are gone and
+its result is on the way. The result frees its slots. It is UNSENT as soon as the journal has it, or DELIVERING before
+that, while the disk or the master's store lacks something. It is SENT with a Report, and forgotten when an Assign
+acknowledges that Report; a new session makes it UNSENT again. Every message of a master is handled in every state,
+even if only by ignoring it.
 
-*Who waits for whom.* What waits begins in the order in which it came, the moment that its slots are free: no frame is
-needed between two tasks. What fits may pass what is too wide for the free slots.
+*The queue.* Attempts begin in the order of arrival, as soon as their slots are free: no frame is needed between two
+tasks. An attempt that fits may pass one that needs more slots than are free.
 
-*The retract rule.* Where tasks are short, the first of those that wait are PREFETCHED: a supervisor has them, and
-begins each in the slot of one that ended, so that never more run than there are slots (Followed). Nothing that came
-later begins before them: if a slot is free all the same, they are retracted first. Until the outcome of a retract is
-known, nothing begins; the outcome is an event. What was Returned waits again, before all others; what is still
-prefetched when all was Retracted has begun, as will be told.
+*The retract rule.* If tasks are short, the first waiting attempts are PREFETCHED: a supervisor holds them, and begins
+each in the slot of a task that ended, so there are never more running than slots (Followed). No later attempt begins
+before them: if a slot is free anyway, they are retracted first. Nothing begins until the outcome of the retract is
+known, which is an event. Attempts that were Returned wait again, ahead of all others. An attempt that is still
+prefetched at Retracted has begun; its Followed will come.
 
-*The doubt rule.* After a restart, with a new session, or when the link was silent for a lease, the master may have
-given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
-then seen what waits here, and would have cancelled it.
+*The doubt rule.* After a restart, in a new session, or when the link was silent for a lease, the master may have
+given the waiting attempts to other workers. None of them begins until an Assign answers a Report of this session: by
+then the master has seen what waits here, and would have cancelled it.
 
-*Lives* (kept_results.py). Each restore of the master's database begins another life of it. What an earlier one gave
-ends and is forgotten as soon as a Welcome names another: no Report says anything of it.
+*Lives* (kept_results.py). Each restore of the master's database begins a new life of it. When a Welcome names a new
+life, attempts of the earlier one are ended and forgotten, and no Report mentions them.
 
 *Wings* (machine_wing.py). An optional feature, such as gangs (gang_members.py), is a wing: the machine is given its
 class, and knows only the hooks. An attempt that a wing starts is PREPARING in its slots, then PREPARED, and RUNNING
 when the wing starts it.
 
-*The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
-may run. The oldest attempts keep running, the others are frozen, and preempted after the grace time. While anything
-stands frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits
-is preempted: it would wait here for long.
+*The owner rule* (owner.py). Each reading of the idle detector leads to a decision: the number of slots that may be
+used. The oldest attempts keep running, the others are frozen, and preempted after the grace time. While an attempt is
+frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and waiting attempts
+are preempted, because they could start sooner elsewhere.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _DEDICATED = OwnerPreferences(Policy.ALWAYS, on_battery=True)
 
 
 class Machine:
-    """Machine of a worker: its attempts, its owner, and what its master knows."""
+    """Machine of a worker: its attempts, its owner's decision, and its results until the master has them."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class Machine:
         grace_s: float = 0.0,
         wings: Sequence[type[MachineWing]] = (),
     ) -> None:
-        """``slots``: the most that may ever be used; ``grace_s``: an attempt that is frozen longer is preempted."""
+        """``slots``: maximum that may ever be used; ``grace_s``: an attempt that is frozen longer is preempted."""
         self.attempts = Attempts()
         self._owner = Owner(self.attempts, preferences, grace_s, slots)
         self._admission = Admission(self.attempts)
         self._results = KeptResults(self.attempts)
-        self._obstacle = ""  # why no slots are offered, whatever the owner allows
-        self._trouble = ""  # what this computer could not do, until it can again
+        self._obstacle = ""  # why no slots are offered even if the owner allows some
+        self._trouble = ""  # last failure of this computer, until files can be written again
         self._is_stopping = False
-        self._leaving: AttemptId | None = None  # for want of disk space; it may still fill the disk
+        self._leaving: AttemptId | None = None  # preempted because the disk is full; its files may not be gone yet
         self.owes_report = False
         self.must_review = False  # the running attempts may not match the owner's decision
         self._steps = Instructions()
@@ -104,9 +104,9 @@ class Machine:
             on.Cleared: self._cleared,
             on.WriteFailed: self._write_failed,
             on.Delivered: lambda event, now: self._results.delivered(event.result),
-            on.OwnerObserved: self._owner_looked,
-            on.FreezeCompleted: self._stilled,
-            on.DiskObserved: self._disk_looked,
+            on.OwnerObserved: self._owner_observed,
+            on.FreezeCompleted: self._freeze_completed,
+            on.DiskObserved: self._disk_observed,
             on.Stopping: self._stopping,
         }
         self._wings = tuple(wing(self) for wing in wings)
@@ -115,7 +115,7 @@ class Machine:
                 self._handlers[kind] = partial(self._for_wing, handle)
 
     def step(self, events: Iterable[on.Event], now: float, room: int = 0) -> Instructions:
-        """Apply what has happened. ``room``: so many attempts could be prefetched beside those that are."""
+        """Apply the events. ``room``: how many more attempts may be prefetched."""
         self._steps = steps = Instructions()
         for event in events:
             self._handlers[type(event)](event, now)
@@ -140,15 +140,15 @@ class Machine:
         steps.idle_slots, steps.trouble = self._owner.decision.slots - self.attempts.taken, self._trouble
         return steps
 
-    # What it says of itself.
+    # Its state, for the agent.
 
     @property
     def life(self) -> str:
-        """Return the life of the master's database to which all that a Report names belongs; empty: not known."""
+        """Return the life of the master's database that all attempts here come from; empty: not known."""
         return self._results.life
 
     def inventory(self) -> AttemptInventory:
-        """Return what the next Report says of attempts. Tell with Reported that it left."""
+        """Return the attempts for the next Report. Post Reported when it has left."""
         return inventory_of(self.attempts)
 
     def report(self, draft: DraftReport) -> None:
@@ -163,12 +163,12 @@ class Machine:
 
     @property
     def has_news(self) -> bool:
-        """True if the master does not know all yet."""
+        """True if a Report would tell the master anything new."""
         return self.owes_report or self.has_results
 
     @property
     def is_busy(self) -> bool:
-        """True if something waits here for a slot."""
+        """True if an attempt waits here for a slot."""
         return bool(self.attempts.waiting or self.attempts.prefetched)
 
     @property
@@ -178,17 +178,17 @@ class Machine:
 
     @property
     def is_in_use(self) -> bool:
-        """True if somebody uses the computer or that is unknown; False if the owner policy does not ask."""
-        return self._owner.is_there
+        """True if the owner uses the computer or presence is unknown; False if the owner policy does not ask."""
+        return self._owner.is_present
 
     @property
     def freezing(self) -> int:
-        """Return the number of attempts that were told to freeze and may still move."""
+        """Return the number of attempts that are being frozen and may still run."""
         return self._owner.freezing
 
     @property
     def decision(self) -> Decision:
-        """Return what the owner policy allows now."""
+        """Return the owner policy's current decision."""
         return self._owner.decision
 
     @property
@@ -198,7 +198,7 @@ class Machine:
 
     @property
     def pause_reason(self) -> str:
-        """Return why nothing starts and what waits would wait for long; empty if attempts may start."""
+        """Return why nothing starts for now, so that waiting attempts are preempted; empty if attempts may start."""
         return self._obstacle or self._owner.pause_reason
 
     # The link.
@@ -213,14 +213,14 @@ class Machine:
             self._queue(run)
         self._results.life = event.life
         self.attempts.doubt()
-        self.owes_report = False  # the first Report of a session tells all
+        self.owes_report = False  # the first Report of a session is complete anyway
 
     def _connected(self, event: on.Connected, now: float) -> None:
         self._results.send_again()
         self._doubt()
 
     def _welcomed(self, event: on.Welcomed, now: float) -> None:
-        """End and forget what another life of the master's database gave."""
+        """End and forget attempts of another life of the master's database."""
         if self._results.begin_life(event.life, self._steps):
             self._cancel(list(self.attempts.disowned))
 
@@ -232,7 +232,7 @@ class Machine:
         self.attempts.doubt()
 
     def _assigned(self, event: on.Assigned, now: float) -> None:
-        """Take over an Assign. Runs of attempts that are known, and cancels of those not in hand, are ignored."""
+        """Apply an Assign. Runs of known attempts and cancels of unknown ones are ignored."""
         assign = event.assign
         self._results.acknowledged(assign.seen, self._steps)
         unwanted = dict.fromkeys(assign.cancel)
@@ -255,13 +255,13 @@ class Machine:
             self.owes_report = True
 
     def _cancel(self, unwanted: Iterable[AttemptId], gently: Sequence[AttemptId] = ()) -> None:
-        """Drop what waits and end what has begun. What is prefetched is retracted first: it need not be ended."""
+        """Drop waiting attempts and end running ones. Prefetched ones are retracted first, to be dropped."""
         if any(attempt in self.attempts.prefetched for attempt in unwanted):
             self._admission.retract(self._steps)
         for attempt_id in unwanted:
             attempt = self.attempts.get(attempt_id)
             if attempt is None or attempt.state in (State.UNSENT, State.SENT):
-                self.owes_report = True  # which says that it is not in hand
+                self.owes_report = True  # the master learns from it that the attempt is not here
             elif attempt.state is State.WAITING:
                 self.attempts.drop(attempt, Outcome.CANCELLED)
             elif attempt.state not in (State.ENDING, State.DELIVERING):
@@ -290,10 +290,10 @@ class Machine:
             self._owner.followed(before, after)
             if was_frozen:
                 self._steps.todo.append(Freeze(after.id))
-        self.must_review |= was_ending  # its slot may have been meant for nobody
+        self.must_review |= was_ending  # the owner's decision may not allow its slot
 
     def _returned(self, event: on.Returned, now: float) -> None:
-        """Have these wait before all others, as they came. What was cancelled meanwhile ends here."""
+        """Put these back at the head of the queue, in their order. Those cancelled since then end here."""
         theirs = set(event.attempts)
         for attempt_id in reversed([*self.attempts.prefetched, *self.attempts.ending]):
             attempt = self.attempts.get(attempt_id)
@@ -329,7 +329,7 @@ class Machine:
             self._clear(result.attempt)
 
     def _as_stopped(self, result: Result) -> Result:
-        """Return as given back what ended by the signal that stops this worker: it was for all in an allocation."""
+        """Return a result as given back if SIGTERM ended it: a cluster sends that to the whole allocation."""
         if not self._is_stopping or result.exit_code != -_TERMINATED:
             return result
         return replace(result, outcome=Outcome.GIVEN_BACK, reason=self._obstacle)
@@ -349,23 +349,23 @@ class Machine:
 
     # The computer and its owner.
 
-    def _owner_looked(self, event: on.OwnerObserved, now: float) -> None:
-        self._is_news(self._owner.looked(event, now, self._steps.todo))
+    def _owner_observed(self, event: on.OwnerObserved, now: float) -> None:
+        self._is_news(self._owner.observed(event, now, self._steps.todo))
 
-    def _stilled(self, event: on.FreezeCompleted, now: float) -> None:
-        self._is_news(self._owner.stilled(event.attempt, now, self._steps.todo))
+    def _freeze_completed(self, event: on.FreezeCompleted, now: float) -> None:
+        self._is_news(self._owner.freeze_completed(event.attempt, now, self._steps.todo))
 
-    def _disk_looked(self, event: on.DiskObserved, now: float) -> None:
+    def _disk_observed(self, event: on.DiskObserved, now: float) -> None:
         if event.is_writable:
             self._trouble = ""
         self._obstruct(self._trouble or event.obstacle)
-        for attempt in self.attempts.frozen:  # a process that was just being made when the others stopped goes on
+        for attempt in self.attempts.frozen:  # a process forked during the freeze may still run
             self._steps.todo.append(Freeze(attempt))
         if event.shortage and self._leaving is None:
             self._relieve_disk(event.shortage)
 
     def _relieve_disk(self, shortage: str) -> None:
-        """Preempt one attempt, the youngest; the next when what it left is gone."""
+        """Preempt the youngest attempt; the next one once the files of this one are gone."""
         in_hand = self.attempts.oldest_first()
         if in_hand:
             self._leaving = in_hand[-1].id
@@ -390,6 +390,6 @@ class Machine:
             self._is_news(True)
 
     def _is_news(self, is_news: bool) -> None:
-        """Have the master hear of it at once."""
+        """Send a Report at once if ``is_news``."""
         if is_news:
             self._steps.report = Urgency.NOW

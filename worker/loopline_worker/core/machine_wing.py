@@ -38,7 +38,7 @@ class MachineView(Protocol):
 
 @dataclass(slots=True)
 class DraftReport:
-    """The next Report, to which each wing adds its part."""
+    """The next Report; each wing adds its part."""
 
     session: WorkerSession
     held: Sequence[Held]
@@ -54,18 +54,18 @@ class MachineWing:
         self.machine = machine
 
     def handlers(self) -> Mapping[type[WingEvent], Handler]:
-        """Return the functions that take in the wing's own events: ``(event, now, steps)``."""
+        """Return the handlers of the wing's own events: ``(event, now, steps)``."""
         return {}
 
     def starts(self, run: Run) -> bool:
-        """True if the wing starts this attempt: in its slots it is PREPARING, then PREPARED."""
+        """True if the wing starts this attempt: once it has slots it is PREPARING, then PREPARED."""
         return False
 
     def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
-        """Take in the wing's part of an Assign, after its cancels and runs."""
+        """Apply the wing's part of an Assign, after its cancels and runs."""
 
     def finish_step(self, allowed: int, pause_reason: str, now: float, steps: Instructions) -> None:
-        """End a step in which attempts that wings start have not begun, with ``allowed`` slots.
+        """Finish a step while any attempt of a wing has not begun. ``allowed``: slots that tasks may use.
 
         ``pause_reason``: why nothing may start; empty if attempts may.
         """

@@ -1,8 +1,8 @@
-"""The owner rule: which attempts run, are frozen or preempted, as the owner leaves more or less.
+"""The owner rule: which attempts run, are frozen or are preempted as the owner leaves more or fewer slots.
 
-The owner policy (owner_policy.py) says how many slots tasks may use. The oldest attempts keep running: they have done
-most already. What no longer fits is frozen at once; what has been frozen for the grace time is preempted, since its
-work may be done elsewhere by then; what fits again is thawed.
+The owner policy (owner_policy.py) says how many slots tasks may use. The oldest attempts keep running, because they
+have done most. An attempt that no longer fits is frozen at once, preempted after the grace time (another worker may
+have done its work by then), and thawed if it fits again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from loopline_shared.model import AttemptId, Outcome
 from loopline_worker.core.attempts import AttemptRecord, Attempts
 from loopline_worker.core.events import OwnerObserved
 from loopline_worker.core.instructions import Freeze, Instruction, Log, RecordPreemption, Thaw
-from loopline_worker.core.owner_policy import Decision, OwnerPreferences, decide, is_there
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, decide, is_present
 from loopline_worker.core.transitions import State
 
 _MEMORY_PAUSE_S = 5.0
-"""From one attempt preempted for want of memory to the next: until what it leaves is seen."""
+"""Time between two attempts preempted because memory is short, so that the memory freed by the first is seen."""
 
 
 @dataclass(slots=True)
@@ -34,11 +34,11 @@ class Steps:
 
 
 class PreemptionOrder:
-    """Finds the steps that make what runs fit the decision of the owner policy; ``now`` never decreases."""
+    """Finds the steps that make the attempts fit the owner policy's decision; ``now`` never decreases."""
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
-        self._relieved_at = float("-inf")  # when one was last preempted for want of memory
+        self._relieved_at = float("-inf")  # when an attempt was last preempted because memory was short
 
     def steps(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> Steps:
         """Return the steps that the decision asks for."""
@@ -63,7 +63,7 @@ class PreemptionOrder:
         return Steps(freeze, thaw, preempt)
 
     def _relief(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> AttemptRecord | None:
-        """Return the youngest, one at a time: it has least to lose. None if memory is not short."""
+        """Return the youngest attempt, which has least to lose. None if memory is not short."""
         if not decision.short_of_memory or now - self._relieved_at < _MEMORY_PAUSE_S:
             return None
         self._relieved_at = now
@@ -71,7 +71,7 @@ class PreemptionOrder:
 
 
 def _fitting(oldest_first: Sequence[AttemptRecord], slots: int) -> list[bool]:
-    """Return of each whether it runs in so many slots: the oldest first, and then what still fits."""
+    """Return for each attempt whether it may run. Slots go to the oldest first; one that does not fit is skipped."""
     fits = []
     for attempt in oldest_first:
         fits.append(attempt.slots <= slots)
@@ -81,36 +81,36 @@ def _fitting(oldest_first: Sequence[AttemptRecord], slots: int) -> list[bool]:
 
 @dataclass(slots=True)
 class _Freezing:
-    """Attempts that were told to freeze, until the last of them has."""
+    """Attempts that are being frozen, until all processes of all of them are stopped."""
 
     moving: dict[AttemptId, None]
-    since: float  # the input, or else when it was decided
+    since: float  # time of the owner's input, else of the decision
     why: str
     after_input: bool
     count: int
 
 
 class Owner:
-    """Decides whom to freeze, thaw and preempt. Methods that change anything say so with True: a Report is due."""
+    """Decides which attempts to freeze, thaw and preempt. A method that returns True made a change to report."""
 
     def __init__(self, attempts: Attempts, preferences: OwnerPreferences, grace_s: float, slots: int) -> None:
         self.decision = Decision(slots)
-        self.is_there = False  # or nobody can tell; always False where nobody asks
+        self.is_present = False  # True also if presence is unknown; always False if the policy does not ask
         self._attempts = attempts
         self._preferences = preferences
         self._order = PreemptionOrder(grace_s)
         self._most = slots
         self._freezing: _Freezing | None = None
-        self._is_final = False  # the agent stops, whatever the owner does
+        self._is_final = False  # the agent is stopping, so later readings change nothing
 
     @property
     def freezing(self) -> int:
-        """Return the number of attempts that were told to freeze and may still move."""
+        """Return the number of attempts that are being frozen and may still run."""
         return len(self._freezing.moving) if self._freezing else 0
 
     @property
     def slots_allowed(self) -> int:
-        """Return the slots that may be used: those in hand, while no attempt may start."""
+        """Return the slots that may be used: only those in use while no attempt may start."""
         slots = self.decision.slots
         if self._nothing_new:  # running and frozen attempts keep theirs
             return min(slots, sum(attempt.slots for attempt in self._attempts.oldest_first()))
@@ -118,7 +118,7 @@ class Owner:
 
     @property
     def pause_reason(self) -> str:
-        """Return why what waits here would wait for long; empty if attempts may start."""
+        """Return why waiting attempts are preempted; empty if attempts may start."""
         if self._attempts.frozen or self._nothing_new or not self.decision.slots:
             return self.decision.why or "what runs here is frozen"
         return ""
@@ -127,26 +127,26 @@ class Owner:
     def _nothing_new(self) -> bool:
         return self.decision.short_of_memory or self.decision.nothing_new
 
-    def looked(self, event: OwnerObserved, now: float, todo: list[Instruction]) -> bool:
-        """Apply the owner policy to what was seen."""
+    def observed(self, event: OwnerObserved, now: float, todo: list[Instruction]) -> bool:
+        """Apply the owner policy to a reading."""
         if self._is_final:
             return False
-        here = is_there(self._preferences, event.signs)
-        has_come = here and not self.is_there and event.signs.idle_s is not None
+        is_here = is_present(self._preferences, event.signs)
+        has_come = is_here and not self.is_present and event.signs.idle_s is not None
         decision = decide(self._preferences, event.signs, self._most, self.decision.slots)
-        has_news = decision != self.decision or here != self.is_there
+        has_news = decision != self.decision or is_here != self.is_present
         if decision != self.decision:
             text = f"tasks may use {decision.slots} of {self._most} slots"
             todo.append(Log(f"{text}: {decision.why}" if decision.why else text))
-        self.decision, self.is_there = decision, here
-        if self._freezing:  # again: some may move still
+        self.decision, self.is_present = decision, is_here
+        if self._freezing:  # again, because some may still run
             todo += [Freeze(attempt) for attempt in self._freezing.moving]
         since = event.input_at if has_come else now
         has_news |= self.review(now, todo, since, after_input=has_come)
         return self._settle(now, todo) or has_news
 
     def stop(self, reason: str, now: float, todo: list[Instruction]) -> None:
-        """Allow nothing from now on: whatever has begun is preempted, and what begins still is, too."""
+        """Allow no slots from now on: running attempts are preempted, and so is any that still begins."""
         self._is_final = True
         self.decision = Decision(0, reason, at_once=True)
         self.review(now, todo)
@@ -154,7 +154,7 @@ class Owner:
     def review(
         self, now: float, todo: list[Instruction], since: float | None = None, *, after_input: bool = False
     ) -> bool:
-        """Freeze, thaw and preempt what the decision asks for."""
+        """Freeze, thaw and preempt attempts according to the decision."""
         steps = self._order.steps(self._attempts.oldest_first(), self.decision, now)
         if not steps:
             return False
@@ -172,19 +172,19 @@ class Owner:
         return True
 
     def followed(self, before: AttemptRecord, after: AttemptRecord) -> None:
-        """Freeze an attempt that began in the slot of a frozen one."""
+        """Let ``after``, which began in the slot of ``before``, take its place among the frozen attempts."""
         after.frozen_at = before.frozen_at
         if self._freezing and before.id in self._freezing.moving:
             del self._freezing.moving[before.id]
             self._freezing.moving[after.id] = None
 
     def leaves(self, attempt: AttemptRecord) -> None:
-        """Wait no longer for this one to freeze: it ends, or goes on."""
+        """Stop waiting for this attempt to freeze: it ends or continues."""
         if self._freezing:
             self._freezing.moving.pop(attempt.id, None)
 
-    def stilled(self, attempt: AttemptId, now: float, todo: list[Instruction]) -> bool:
-        """Note that nothing of it moves any more."""
+    def freeze_completed(self, attempt: AttemptId, now: float, todo: list[Instruction]) -> bool:
+        """Note that all processes of an attempt are stopped."""
         if self._freezing:
             self._freezing.moving.pop(attempt, None)
         return self._settle(now, todo)
@@ -198,7 +198,7 @@ class Owner:
         self._freezing = _Freezing(moving, since, self.decision.why, after_input, len(moving))
 
     def _settle(self, now: float, todo: list[Instruction]) -> bool:
-        """Record how long it took, once all are frozen."""
+        """Record how long freezing took, once all are frozen."""
         freezing = self._freezing
         if freezing is None or freezing.moving:
             return False

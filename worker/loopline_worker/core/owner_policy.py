@@ -1,6 +1,6 @@
-"""The owner policy: how many slots tasks may use now, and why no more, by the owner's preferences and what is seen.
+"""The owner policy: how many slots tasks may use now, and why no more, by the owner's preferences and a reading.
 
-Pure: everything that it goes by is an argument. Whatever is not known for certain counts for the owner.
+Pure: all its input is in the arguments. Anything uncertain is decided in the owner's favour.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from enum import StrEnum
 
 KEEP = 0.5
 GROW = 0.25
-"""A slot that is there is kept until half of it is missing; a new one comes when no more than a quarter is.
+"""A slot in use is kept until half of a core is missing; a new one is added when at most a quarter is missing.
 
-The two differ by more than a smoothed spare CPU swings, so that slots do not come and go with it.
+The two differ by more than the fluctuation of the smoothed spare CPU, so the number of slots does not oscillate.
 """
 
 
 class Policy(StrEnum):
     """When tasks may run."""
 
-    WHEN_IDLE = "when-idle"  # while nobody is at the computer
-    SPARE = "spare"  # beside its owner as well, on the cores that its programs leave free
-    ALWAYS = "always"  # at the lowest priority, whoever is there
+    WHEN_IDLE = "when-idle"  # only while the owner is away
+    SPARE = "spare"  # also while the owner is present, on the cores that other programs leave free
+    ALWAYS = "always"  # at any time, at the lowest priority
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerPreferences:
-    """Preferences that the owner has set."""
+    """Preferences of the owner."""
 
     policy: Policy = Policy.WHEN_IDLE
-    idle_s: float = 180.0  # without input, before nobody counts as being there
-    leave_cores: float = 1.0  # to an owner who is there, beyond what is in use
+    idle_s: float = 180.0  # without input, after which the owner counts as away
+    leave_cores: float = 1.0  # kept free while the owner is present, beyond the cores in use
     leave_memory_bytes: int = 0
     on_battery: bool = False  # tasks run on battery too
-    most_share: float = 1.0  # of the cores, at any time: a fan stays quiet
-    most_celsius: float | None = None  # of the hottest sensor, above which nothing runs; None: whatever it is
-    heed_load: bool = True  # fewer slots while other programs need the processor; SPARE always does
+    most_share: float = 1.0  # of the cores, at any time, such as to keep a fan quiet
+    most_celsius: float | None = None  # nothing runs while the hottest sensor is above; None: no limit
+    heed_load: bool = True  # fewer slots while other programs need the processor; always true under SPARE
 
     @property
     def yields_cores(self) -> bool:
         return self.policy is Policy.SPARE or (self.heed_load and self.policy is Policy.WHEN_IDLE)
 
     @property
-    def asks_who_is_there(self) -> bool:
+    def needs_presence(self) -> bool:
         return self.policy is not Policy.ALWAYS
 
 
@@ -53,15 +53,13 @@ class Signs:
 
     cores: float
     spare_cpu: float
-    idle_s: float | None = None  # since the last input; None: nobody can tell
-    wanted_cores: float = (
-        0.0  # by other programs, for which tasks make way at once; 0: the processor is not contended
-    )
+    idle_s: float | None = None  # since the last input; None: unknown
+    wanted_cores: float = 0.0  # cores that other programs need at once; 0: the processor is not contended
     memory_available_bytes: int = 0
     celsius: float | None = None  # of the hottest sensor; None: no sensor
     on_battery: bool = False
     is_time: bool = True  # within the weekly hours
-    program: str = ""  # one that runs and means "not now"
+    program: str = ""  # a running program that the owner listed as a reason to pause
     paused: str = ""  # until when the owner has paused the worker
     network: str = ""  # why no files may come or go; empty if they may
 
@@ -72,24 +70,24 @@ class Decision:
 
     slots: int
     why: str = ""
-    at_once: bool = False  # what may not run is not coming back soon: no grace
-    short_of_memory: bool = False  # nothing new, and less of what there is: freezing would not help
-    nothing_new: bool = False  # what runs goes on
+    at_once: bool = False  # preempt without a grace time: slots will not come back soon
+    short_of_memory: bool = False  # start nothing and preempt some attempts: freezing would not free memory
+    nothing_new: bool = False  # start nothing; running attempts continue
 
 
 _TOO_LITTLE_MEMORY = "too little memory would be left to the owner"
-_UNKNOWN = "nobody can tell whether somebody is using this computer (`loopline doctor` says why)"
+_UNKNOWN = "it is unknown whether somebody is using this computer (`loopline doctor` says why)"
 
 
-def is_there(preferences: OwnerPreferences, signs: Signs) -> bool:
-    """True if somebody uses the computer, as far as these preferences ask."""
-    return preferences.asks_who_is_there and (signs.idle_s or 0.0) < preferences.idle_s
+def is_present(preferences: OwnerPreferences, signs: Signs) -> bool:
+    """True if the owner uses the computer, or presence is unknown; False if the policy does not depend on it."""
+    return preferences.needs_presence and (signs.idle_s or 0.0) < preferences.idle_s
 
 
 def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
-    """Decide how many of ``most`` slots may be used, after ``before`` until now."""
+    """Decide how many of ``most`` slots may be used; ``before``: slots allowed until now."""
     decision = _slots_for(preferences, signs, most, before)
-    if signs.network and decision.slots:  # a task without its files, or whose results stay here, helps nobody
+    if signs.network and decision.slots:  # a task could not fetch its files or deliver its results
         return replace(decision, why=decision.why or signs.network, nothing_new=True)
     return decision
 
@@ -118,7 +116,7 @@ def _obstacle(preferences: OwnerPreferences, signs: Signs) -> str:
         return "running on battery"
     if _is_hot(preferences, signs):
         return "the computer is hot"
-    if preferences.policy is Policy.WHEN_IDLE and is_there(preferences, signs):
+    if preferences.policy is Policy.WHEN_IDLE and is_present(preferences, signs):
         return "somebody is using this computer" if signs.idle_s is not None else _UNKNOWN
     return ""
 
@@ -130,7 +128,7 @@ def _is_hot(preferences: OwnerPreferences, signs: Signs) -> bool:
 def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     slots = most
     if preferences.yields_cores:
-        left = preferences.leave_cores if is_there(preferences, signs) else 0.0
+        left = preferences.leave_cores if is_present(preferences, signs) else 0.0
         spare_cpu = min(signs.spare_cpu, signs.cores - signs.wanted_cores)
         slots = fit(before, spare_cpu - left, most, cores_per_slot(signs.cores, most))
     if _is_short_of_memory(preferences, signs):
@@ -143,12 +141,12 @@ def _is_short_of_memory(preferences: OwnerPreferences, signs: Signs) -> bool:
 
 
 def fit(slots: int, spare_cpu: float, most: int, cores_per_slot: float = 1.0) -> int:
-    """Return the spare-core limit: slots to offer from now on, at most ``most``, after ``slots`` until now."""
+    """Return the slots to offer from now on by spare CPU, at most ``most``; ``slots``: offered until now."""
     room = max(0.0, spare_cpu) / cores_per_slot
     kept, reached = math.floor(room + KEEP), math.floor(room + GROW)
     return min(most, max(min(slots, kept), reached))
 
 
 def cores_per_slot(cores: float, most: int) -> float:
-    """Return 1, or less if the computer was told to offer more slots than it has cores."""
+    """Return the cores of one slot: 1, or less if the computer offers more slots than it has cores."""
     return min(1.0, cores / most)

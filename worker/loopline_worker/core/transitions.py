@@ -1,4 +1,4 @@
-"""Which state of an attempt may follow which: one table, against which ``Attempts.move`` holds every change."""
+"""The table of allowed changes of an attempt's state; ``Attempts.move`` checks every change against it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class State(StrEnum):
     PREPARING = "preparing"  # a gang's member: it has its slots, and its files are on the way
     PREPARED = "prepared"  # a gang's member: ready, it waits for the master's word to start
     RUNNING = "running"
-    FROZEN = "frozen"  # its processes are stopped for the owner's sake
-    ENDING = "ending"  # told to end, or its processes are gone; its result is not here yet
-    DELIVERING = "delivering"  # ended; the disk or the master still lacks what its result needs
+    FROZEN = "frozen"  # its processes are stopped for the owner
+    ENDING = "ending"  # being ended, or its processes are gone; its result is not here yet
+    DELIVERING = "delivering"  # ended; its result or a file of it is not on disk or at the master yet
     UNSENT = "unsent"  # its result goes with the next Report
     SENT = "sent"  # its result left with a Report of this session, and is not acknowledged
 
@@ -26,7 +26,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.WAITING: frozenset(  # unsent: dropped before it began
         {State.PREFETCHED, State.PREPARING, State.RUNNING, State.UNSENT}
     ),
-    State.PREFETCHED: frozenset(  # waiting: retracted; a result: its supervisor was lost before it said a word
+    State.PREFETCHED: frozenset(  # waiting: retracted; a result: its supervisor was lost before reporting a start
         {State.WAITING, State.RUNNING, State.FROZEN, State.ENDING, *_RESULT}
     ),
     State.PREPARING: frozenset({State.PREPARED, State.ENDING, *_RESULT}),

@@ -10,13 +10,13 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from loopline_shared import manifest
-from loopline_shared.model import InputFile, Outcome
+from loopline_shared.model import InputFile, InputFolder, InputLink, Outcome, StagedInput
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files import confined_paths
 from loopline_worker.files.cache import Cache
@@ -49,15 +49,20 @@ class Inputs:
         self._is_unwanted = False
         self.files: Mapping[str, InputFile] = {}
         """Input files by their paths in the scratch folder."""
+        self._others: Mapping[str, InputLink | InputFolder] = {}
 
     async def stage(self) -> None:
         """Stage all inputs. Raises StagingError, or OSError if this computer cannot."""
         if not self._run.inputs and not self._run.own_inputs:
             return
         try:
-            self.files = {**await self._listed(), **self._run.own_inputs}
+            listed = {**await self._listed(), **self._run.own_inputs}
+            self.files = {path: one for path, one in listed.items() if isinstance(one, InputFile)}
+            self._others = {path: one for path, one in listed.items() if not isinstance(one, InputFile)}
             self._check_size(sum(file.size_bytes or 0 for file in self.files.values()))
             await self._place_all()
+            if self._others:  # links last: no file is placed through one
+                await self._to_the_end(asyncio.to_thread(self._place_others))
         except DownloadError as error:
             outcome = Outcome.FAILED if error.is_gone else Outcome.GIVEN_BACK
             raise StagingError(outcome, f"its inputs cannot be fetched: {error}") from None
@@ -68,7 +73,7 @@ class Inputs:
             reason = f"its input {changed[0]}, which tasks share here, was changed by one of them"
             raise StagingError(Outcome.GIVEN_BACK, f"{reason}: the next task that needs it gets a copy")
 
-    async def _listed(self) -> dict[str, InputFile]:
+    async def _listed(self) -> dict[str, StagedInput]:
         if not self._run.inputs:
             return {}
         async with self._cache.hold(self._run.inputs) as path:
@@ -111,11 +116,17 @@ class Inputs:
             raise
 
     def _place(self, path: str, file: InputFile, source: Path) -> None:
-        try:
+        with _conflicts_named(path):
             self._put(path, file, source)
-        except (FileExistsError, NotADirectoryError):  # on a file system where A and a are the same
-            reason = f"its input {path} conflicts with another one on this computer"
-            raise StagingError(Outcome.FAILED, reason) from None
+
+    def _place_others(self) -> None:
+        for path, one in self._others.items():
+            *folders, name = PurePosixPath(path).parts
+            if isinstance(one, InputFolder):
+                folders.append(name)
+            with _conflicts_named(path), confined_paths.folder(self._folder, folders, make=True) as handle:
+                if isinstance(one, InputLink):
+                    os.symlink(one.link, confined_paths.at(self._folder, (*folders, name), handle), dir_fd=handle)
 
     def _put(self, path: str, file: InputFile, source: Path) -> None:
         *folders, name = PurePosixPath(path).parts
@@ -134,6 +145,15 @@ class Inputs:
                         pass
             while not self._is_unwanted and (part := original.read(_PART_BYTES)):
                 copy.write(part)
+
+
+@contextmanager
+def _conflicts_named(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError):  # on a file system where A and a are the same
+        reason = f"its input {path} conflicts with another one on this computer"
+        raise StagingError(Outcome.FAILED, reason) from None
 
 
 def _new(target: str, handle: int | None, executable: bool) -> int:

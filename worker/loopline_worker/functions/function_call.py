@@ -71,6 +71,7 @@ class FunctionCall:
         self._crashed = CrashedResults()
         self._is_frozen = False
         self._is_killed = False
+        self._is_calling = self._is_terminated = False
         self.has_ended = False
         self._fetching: asyncio.Task[list[int]] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -84,8 +85,12 @@ class FunctionCall:
             self._interpreter.kill()
 
     def terminate(self) -> None:
-        """Kill it: a signal would end the interpreter, which has no more use for the time than the call."""
-        self.kill()
+        """Send SIGTERM to the interpreter if it runs the call now; otherwise kill it, or stop fetching files."""
+        if self._is_calling and self._interpreter and not self._is_killed:
+            self._is_terminated = True
+            self._interpreter.tree.terminate()
+        else:
+            self.kill()
 
     def freeze(self) -> None:
         """Freeze the interpreter, now or when there is one."""
@@ -160,7 +165,7 @@ class FunctionCall:
             await asyncio.sleep(0)  # others' turn
         if isinstance(reply, CallReply):
             return await self._complete(interpreter, reply)
-        if reply.killed or reply.breach or reply.trouble or reply.refusal:
+        if reply.killed or reply.breach or reply.trouble or reply.refusal or self._is_terminated:
             return replace(reply, value=await self._value(interpreter))
         reason = reply.reason or _about_crash(reply, interpreter)
         if self._call.count is None or not interpreter.is_ready:
@@ -194,8 +199,10 @@ class FunctionCall:
         try:
             if await interpreter.get_ready():
                 self._make_folder(interpreter)
+                self._is_calling = not self._is_killed
             return await interpreter.call(message, files)
         finally:
+            self._is_calling = False
             _close_files(files)
 
     def _catch_up(self, interpreter: Interpreter) -> None:
@@ -273,7 +280,7 @@ class FunctionCall:
         """Take the results, and release the interpreter unless the call has left processes running."""
         try:
             value = await self._value(interpreter)
-            if not reply.strays and not self._is_killed:
+            if not (reply.strays or self._is_killed or self._is_terminated):
                 return self._release(interpreter, reply, value)
         except OSError:
             interpreter.kill()

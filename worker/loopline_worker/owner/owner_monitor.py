@@ -78,7 +78,7 @@ class OwnerMonitor:
         blockers = () if settings.dedicated else settings.not_while
         self._programs = BlockingPrograms(blockers) if blockers else None
         self._heeds_hours = not settings.dedicated
-        self._idle_detector = _open_idle_detector() if self.preferences.asks_who_is_there else None
+        self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
         self.idleness = Idleness(None, "nobody has looked yet") if self._idle_detector else Idleness(math.inf, "")
         self._stirred = asyncio.Event()
         self._input = InputClock()

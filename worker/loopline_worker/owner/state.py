@@ -107,7 +107,7 @@ class OwnerControls:
         """Return the current state."""
         monitor = self._monitor
         seen, figures, history = monitor.idleness, monitor.history.yielded(), monitor.history.recent
-        is_watched = monitor.preferences.asks_who_is_there
+        is_watched = monitor.preferences.needs_presence
         is_known = is_watched and seen.idle_s is not None and math.isfinite(seen.idle_s)
         return WorkerState(
             worker=self._worker,

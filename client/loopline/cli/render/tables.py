@@ -166,6 +166,15 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
             Text(f"results of {human.plural(job.mismatches, 'task')} differ between workers", "bold red"),
         )
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
+    yield from _units(job)
+
+
+def _units(job: JobDetail) -> Iterable[tuple[str, RenderableType]]:
+    """Yield what limits the number of the job's running tasks."""
+    if job.max_running is not None:
+        yield "at once", f"at most {human.plural(job.max_running, 'task')}"
+    if needs := job.spec.requires.needs:
+        yield "needs", ", ".join(f"{units} {name}" for name, units in needs.items())
 
 
 def planned(plan: PlanView, nodes: int) -> Iterable[tuple[str, RenderableType]]:
@@ -285,9 +294,15 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
             f"{load.spare_cpu:.1f} of {facts.cpus}" if load else "-",
             human.amount(load.memory_available_bytes) if load else "-",
             owner(load) if load else "-", _yielded(load.yielded) if load else "-",
-            _system(facts), human.ago(worker.reported_at, now), " ".join(facts.labels),
+            _system(facts), human.ago(worker.reported_at, now), " ".join([*facts.labels, *_resources(worker)]),
         )  # fmt: skip
     return made
+
+
+def _resources(worker: WorkerView) -> Iterable[str]:
+    """Return the worker's resources, with the units that are in use: ``fpga=1/2``."""
+    used = worker.resources_used
+    return (f"{one.name}={used.get(one.name, 0)}/{one.units}" for one in worker.facts.resources)
 
 
 def outdated(items: Sequence[WorkerView], release: str) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from loopline.cli.errors import usage
-from loopline.cli.submission import missing_inputs
+from loopline.cli.submission import missing_inputs, receipt
 from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import JobDocument
 from loopline.cli.submission.progress import bytes_bar
@@ -28,6 +29,9 @@ from loopline_shared.sweep import task_at
 
 MAX_LISTED_TASKS = 100_000
 """Maximum number of tasks that may have files of their own: each is listed in the job, with its files."""
+LARGE_BYTES = 100_000_000
+"""An upload of at least this size is announced, with its largest files."""
+_MOST_WORDS = 10
 Row = Mapping[str, Scalar]
 
 
@@ -47,6 +51,9 @@ class FileOptions:
         Left out anyway: .git, __pycache__, virtual environments, locks of editors, and what .looplineignore names.
     exclude_from
         A file of such patterns, one a line, such as .gitignore.
+    follow_links
+        Replace links that lead out of an input folder by the files or folders that they lead to. Other links stay
+        links.
     output
         Files to bring back from each task: result.csv, '*.{csv,log}', or a folder; may be given several times. A
         task fails if one is missing, or a pattern matches no file.
@@ -57,6 +64,7 @@ class FileOptions:
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
     exclude: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
     exclude_from: Annotated[Path | None, Parameter(metavar="FILE")] = None
+    follow_links: bool = False
     output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
     output_optional: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
 
@@ -73,7 +81,11 @@ class FileOptions:
     @property
     def of_tasks(self) -> tuple[str, ...]:
         """The inputs that differ from task to task: they name parameters."""
-        return tuple(path for path in self.input if names_in([path]) and not Path(path).exists())
+        return tuple(path for path in self.input if _is_of_tasks(path, Path()))
+
+    def exclusions(self) -> Exclusions:
+        """Return what folders do not bring along. Raises LooplineError (usage) if ``exclude_from`` is unreadable."""
+        return Exclusions([*(read_patterns(self.exclude_from) if self.exclude_from else ()), *self.exclude])
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
@@ -82,10 +94,11 @@ class FileOptions:
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """Inputs of a job, by the paths at which tasks find them."""
+    """Inputs of a job, by their paths in the tasks' scratch folders."""
 
     files: Mapping[str, LocalFile] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()  # paths that were excluded
+    of_tasks: tuple[tuple[str, Path], ...] = ()  # inputs that name parameters, and where their paths start
 
     def named_in(self, document: JobDocument) -> JobDocument:
         """Return the job with these inputs beside those that it names already."""
@@ -96,26 +109,36 @@ class InputFiles:
 
     def beside(self, others: InputFiles) -> InputFiles:
         """Return these and those others."""
-        return InputFiles({**others.files, **self.files}, (*others.left_out, *self.left_out))
+        left_out, of_tasks = (*others.left_out, *self.left_out), (*others.of_tasks, *self.of_tasks)
+        return InputFiles({**others.files, **self.files}, left_out, of_tasks)
 
     async def upload(self, client: AsyncClient) -> None:
         """Upload the inputs that the master does not have."""
-        if not self.files:
-            return
-        contents = {file.sha256: file.size_bytes for file in self.files.values()}
-        with bytes_bar("uploading", sum(contents.values())) as on_progress:
-            await files.upload_all(client, self.files.values(), on_progress)
+        contents = {file.sha256: file for file in self.files.values() if file.has_content}
+        if _bytes_of(contents.values()) >= LARGE_BYTES:
+            contents = {file.sha256: file for file in await files.missing(client, contents.values())}
+            if _bytes_of(contents.values()) >= LARGE_BYTES:
+                receipt.note_upload([*contents.values()])
+        if contents:
+            with bytes_bar("uploading", _bytes_of(contents.values())) as on_progress:
+                await files.upload_all(client, contents.values(), on_progress)
 
 
 async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
     """Return the inputs of the command line and of the list in a job file. Raises LooplineError (usage) if one is
     unusable.
     """
-    patterns = read_patterns(options.exclude_from) if options.exclude_from else []
-    exclusions = Exclusions([*patterns, *options.exclude])
-    found = input_trees.find(_listed(file), file.folder, exclusions) if file else {}
-    found |= input_trees.find(options.named, exclusions=exclusions)
-    return replace(await hashed(found), left_out=tuple(exclusions.left_out))
+    exclusions, follow_links = options.exclusions(), options.follow_links
+    found: dict[str, LocalFile] = {}
+    of_tasks = [(text, Path()) for text in options.of_tasks]
+    if file is not None:
+        listed = _listed(file)
+        own = [text for text in listed if _is_of_tasks(text, file.folder)]
+        of_tasks = [*((text, file.folder) for text in own), *of_tasks]
+        common = [text for text in listed if text not in own]
+        found = input_trees.find(common, file.folder, exclusions, follow_links=follow_links)
+    found |= input_trees.find(options.named, exclusions=exclusions, follow_links=follow_links)
+    return replace(await hashed(found), left_out=tuple(exclusions.left_out), of_tasks=tuple(of_tasks))
 
 
 async def hashed(found: Mapping[str, LocalFile]) -> InputFiles:
@@ -127,6 +150,31 @@ async def hashed(found: Mapping[str, LocalFile]) -> InputFiles:
             return InputFiles(await files.hash_all(found, on_progress))
         except OSError as error:
             raise usage(f"cannot read {error.filename}: {error.strerror}") from None
+
+
+def line_end_warnings(job: JobSpec, found: InputFiles) -> list[str]:
+    """Return a warning for each script of the command whose first line ends as on Windows: it cannot be run."""
+    named = {word: found.files.get(Path(word).as_posix()) for word in (job.command or ())[:_MOST_WORDS]}
+    return [
+        f"{word} has line ends of Windows (CRLF), so a system does not find its interpreter: run dos2unix on it"
+        for word, file in named.items()
+        if file is not None and file.has_content and _ends_as_on_windows(file.path)
+    ]
+
+
+def _ends_as_on_windows(script: Path) -> bool:
+    with suppress(OSError), script.open("rb") as file:
+        first = file.readline(256)
+        return first.startswith(b"#!") and first.endswith(b"\r\n")
+    return False
+
+
+def _is_of_tasks(text: str, base: Path) -> bool:
+    return bool(names_in([text])) and not (base / text).exists()
+
+
+def _bytes_of(inputs: Iterable[LocalFile]) -> int:
+    return sum(file.size_bytes for file in inputs)
 
 
 def _listed(file: JobFile) -> Sequence[str]:
@@ -148,33 +196,40 @@ def rows_of(job: JobSpec, swept: SweepParameters, most: int) -> list[Row]:
     return [task_at(job, number).parameters for number in islice(range(1, job.task_count + 1), most)]
 
 
-async def of_tasks(job: JobSpec, texts: Sequence[str], swept: SweepParameters) -> tuple[list[Any], InputFiles]:
+async def of_tasks(
+    job: JobSpec, texts: Sequence[tuple[str, Path]], swept: SweepParameters, options: FileOptions
+) -> tuple[list[Any], InputFiles]:
     """Return the job's tasks with inputs of their own, as JSON, and these files.
 
-    Raises LooplineError (usage) if a text names no parameter, or if a file is not there.
+    ``texts``: the inputs, each with the folder where its paths start. Raises LooplineError (usage) if a text names no
+    parameter, or if a file is not there.
     """
     rows = rows_of(job, swept, MAX_LISTED_TASKS + 1)
     if len(rows) > MAX_LISTED_TASKS:
         raise usage(
             f"more than {MAX_LISTED_TASKS:,} tasks cannot have inputs of their own", "pack their files into archives"
         )
-    if problem := unknown_name(texts, set().union(*rows), "inputs"):
+    if problem := unknown_name([text for text, _ in texts], set().union(*rows), "inputs"):
         raise usage(problem)
-    found = [_of_task(number, row, texts) for number, row in enumerate(rows, 1)]
+    exclusions = options.exclusions()
+    trees = input_trees.FilledTrees(exclusions, follow_links=options.follow_links)
+    found = [_of_task(number, row, texts, trees) for number, row in enumerate(rows, 1)]
     contents = (await hashed({str(file.path): file for files in found for file in files.values()})).files
     tasks: list[Any] = []
     for place, (row, its_files) in enumerate(zip(rows, found, strict=True)):
         task = job.tasks[place].model_dump(exclude_defaults=True) if job.tasks else {"parameters": dict(row)}
         own = {name: contents[str(file.path)].as_input() for name, file in its_files.items()}
         tasks.append({**task, "inputs": {**task.get("inputs", {}), **own}})
-    return tasks, InputFiles(contents)
+    return tasks, InputFiles(contents, tuple(dict.fromkeys(exclusions.left_out)))
 
 
-def _of_task(number: int, row: Row, texts: Iterable[str]) -> dict[str, LocalFile]:
+def _of_task(
+    number: int, row: Row, texts: Iterable[tuple[str, Path]], trees: input_trees.FilledTrees
+) -> dict[str, LocalFile]:
     """Return the files of one task, keyed by their path in the task's folder."""
     files: dict[str, LocalFile] = {}
-    for text in texts:
-        files |= input_trees.find_filled(text, row, f"task {number}")
+    for text, base in texts:
+        files |= trees.find(text, base, row, f"task {number}")
     if len(files) > MAX_OWN_INPUTS:
         raise usage(f"task {number} has more than {MAX_OWN_INPUTS} inputs of its own", "pack them into an archive")
     return files

@@ -37,6 +37,7 @@ _IN_WORDS: dict[Location, Callable[[str], Any]] = {
     ("size",): values.duration,
     ("timeout_s",): values.duration,
     ("kill_after_s",): values.duration,
+    ("retry_delay_s",): values.duration,
     ("requires", "memory_bytes"): values.memory,
     ("command",): shlex.split,
 }

@@ -107,7 +107,8 @@ class SweepOptions:
         A parameter and its values: seed=1..100, seed=1..100:5 or lr=0.1,0.01. Several make a grid of all
         combinations, one task each. `{seed}` in the command is replaced by the task's value.
     array
-        One task for each number: 1-1000, 1-1000:2 or 1,3,7-9, as the parameter `index`.
+        One task for each number: 1-1000, 1-1000:2 or 1,3,7-9, as the parameter `index`. With %10 at the end, ten of
+        them run at once, at most.
     zip
         Take the first values together, then the second ones, and so on, instead of all combinations.
     each_line
@@ -125,6 +126,11 @@ class SweepOptions:
     csv: Source = None
     jsonl: Source = None
 
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON that is not its parameters."""
+        limit = values.split_array(self.array)[1] if self.array else None
+        return {} if limit is None else {"max_running": limit}
+
 
 @Parameter(name="*", group=Group("Each task", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +147,10 @@ class TaskOptions:
         Time from SIGTERM to SIGKILL where a task is ended by its time limit or by you: 30s; default 10s.
     max_attempts
         Number of times a failing task is run.
+    retry_delay
+        Wait this long before a failed task is run again: 30s; the wait doubles with each failure. Default: 0.
+    max_running
+        Tasks of the job that run at once, at most. `--array 1-1000%10` says the same.
     max_replicas
         Number of attempts of one task that may run at once, or unlimited. 1 switches replication off.
     quorum
@@ -157,6 +167,8 @@ class TaskOptions:
     timeout: Annotated[DurationOption, Parameter(alias="--time-limit")] = None
     kill_after: DurationOption = None
     max_attempts: int | None = None
+    retry_delay: DurationOption = None
+    max_running: int | None = None
     max_replicas: int | Literal["unlimited"] | None = None
     quorum: int | None = None
     replica_budget: DurationOption = None
@@ -169,6 +181,8 @@ class TaskOptions:
             "environment": dict(values.pair(text) for text in self.env),
             "secrets": {name: values.variable(name) for name in self.secret},
             "max_attempts": self.max_attempts,
+            "retry_delay_s": self.retry_delay,
+            "max_running": self.max_running,
             "max_replicas": self.max_replicas,
             "nodes": self.nodes,
             "quorum": self.quorum,
@@ -193,6 +207,9 @@ class PlaceOptions:
         A label that a worker must have; may be given several times.
     slots
         Slots that a task takes, on each of its nodes.
+    need
+        What a task holds while it runs, NAME or NAME=UNITS: units of a limit, such as licences (`loopline limits`),
+        or of a resource of its worker. May be given several times.
     cwd
         Run the tasks in this very folder, on workers whose operators share it, instead of in empty ones.
     """
@@ -201,6 +218,7 @@ class PlaceOptions:
     memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
+    need: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
     cwd: bool = False
 
     def document(self) -> JobDocument:
@@ -211,6 +229,7 @@ class PlaceOptions:
                 "memory_bytes": self.memory,
                 "labels": list(self.label),
                 "slots": self.slots,
+                "needs": dict(values.need(text) for text in self.need),
                 "folder": Path.cwd().as_posix() if self.cwd else "",
             }
         }

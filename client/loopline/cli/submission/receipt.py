@@ -10,6 +10,7 @@ from rich.text import Text
 
 from loopline.cli.common import stderr
 from loopline.cli.render import human, tables
+from loopline.transfer.files import LocalFile
 from loopline_shared.rest.bodies import Preview, Submission
 from loopline_shared.spec import JobSpec, output_patterns
 
@@ -53,6 +54,14 @@ def note_left_out(paths: Sequence[str]) -> None:
         stderr().print(Text(f"left out of the inputs: {_few(paths)}", "dim"), soft_wrap=True)
 
 
+def note_upload(files: Sequence[LocalFile]) -> None:
+    """Print on stderr what is about to be uploaded: the number of files, their size, and the largest."""
+    largest = sorted(files, key=lambda file: file.size_bytes, reverse=True)[:MOST_NAMED]
+    named = ", ".join(f"{file.path.as_posix()} ({human.amount(file.size_bytes)})" for file in largest)
+    total = f"{human.plural(len(files), 'file')}, {human.amount(sum(file.size_bytes for file in files))}"
+    stderr().print(Text(f"uploading {total}; the largest: {named}"), soft_wrap=True)
+
+
 def _command(command: Iterable[str]) -> str:
     """Return a command as a person would type it."""
     line = shlex.join(command).replace("\n", "\\n")
@@ -62,6 +71,8 @@ def _command(command: Iterable[str]) -> str:
 def _files(job: JobSpec) -> Iterable[Text]:
     if job.inputs:
         yield Text(f"each finds {_few(list(job.inputs))}")
+    if job.tasks and job.tasks[0].inputs:
+        yield Text(f"each finds files of its own, as task 1 finds {_few(list(job.tasks[0].inputs))}")
     if job.outputs:
         optional = (f"{path} (if there is any)" for path in output_patterns(job.outputs, optional=True))
         yield Text(f"each brings back {_few([*output_patterns(job.outputs, optional=False), *optional])}")

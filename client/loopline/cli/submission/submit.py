@@ -62,14 +62,14 @@ async def submit(
     command
         Command to run, and its arguments.
     """
-    _check(options, sweeping)
+    _check(options, tasks, sweeping)
     async with AsyncExitStack() as until_end:
         client = await until_end.enter_async_context(common.client())
         again = await failed_of.read(client, options.only_failed_of) if options.only_failed_of else FailedTasks()
         file = job_file.read(options.file) if options.file else again.job
         swept = await until_end.enter_async_context(sweep.opened(sweeping, again.rows))
         may_ask = not (then.dry_run or common.json)
-        chosen, parts = software.read(programs, file), (options, tasks, files, places)
+        chosen, parts = software.read(programs, file), (options, tasks, files, places, sweeping)
         job, found, warnings = await _composed(command, parts, file, swept, chosen, may_ask=may_ask)
         if file is not None:
             merging.check_all_given(job, file, swept.names_in(job))
@@ -95,7 +95,7 @@ async def _previewed(client: AsyncClient, job: JobSpec, swept: SweepParameters, 
 
 async def _composed(
     command: tuple[str, ...],
-    options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions],
+    options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions, SweepOptions],
     file: JobFile | None,
     swept: SweepParameters,
     chosen: ChosenSoftware,
@@ -111,16 +111,17 @@ async def _composed(
     document = chosen.named_in(assemble.document(command, options, file))
     job = assemble.specification(found.named_in(document), swept.parameters, file)
     first = next(iter(inputs.rows_of(job, swept, 1)), {})
-    missing, of_tasks = missing_inputs.find(job, first, files.of_tasks), files.of_tasks
+    missing = missing_inputs.find(job, first, [text for text, _ in found.of_tasks])
     if more := missing_inputs.chosen(missing, takes_all=files.takes_all, may_ask=may_ask):
         added = FileOptions(input=tuple(more))
-        found, of_tasks = (await inputs.read(added, None)).beside(found), (*of_tasks, *added.of_tasks)
+        found = (await inputs.read(added, None)).beside(found)
         job = assemble.specification(found.named_in(document), swept.parameters, file)
-    if of_tasks:
-        tasks, own = await inputs.of_tasks(job, of_tasks, swept)
+    if found.of_tasks:
+        tasks, own = await inputs.of_tasks(job, found.of_tasks, swept, files)
         made = {name: value for name, value in found.named_in(document).items() if name != "parameters"}
         job, found = assemble.specification(made | {"tasks": tasks}, None, file), found.beside(own)
-    return job, found, [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]
+    unfound = [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]
+    return job, found, [*unfound, *inputs.line_end_warnings(job, found)]
 
 
 async def _sent(client: AsyncClient, job: JobSpec, swept: SweepParameters, found: InputFiles) -> Submission:
@@ -137,10 +138,12 @@ async def _sent(client: AsyncClient, job: JobSpec, swept: SweepParameters, found
     return await client.submit(job)
 
 
-def _check(options: JobOptions, sweeping: SweepOptions) -> None:
+def _check(options: JobOptions, tasks: TaskOptions, sweeping: SweepOptions) -> None:
     """Raises LooplineError (usage) if two options want the same."""
     if [options.file, sweeping.each_line, sweeping.csv, sweeping.jsonl].count(STDIN) > 1:
         raise usage("stdin can be read only once", "put one of the two into a file")
+    if tasks.max_running is not None and sweeping.document():
+        raise usage("--max-running and the % of --array both limit the running tasks", "give one of the two")
     if options.only_failed_of is not None:
         if options.file:
             raise usage("--file and --only-failed-of both describe the whole job", "give one of the two")

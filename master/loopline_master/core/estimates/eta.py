@@ -130,7 +130,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     found: dict[int, Forecast | Unknown] = {}
     slots = _Slots(state)
     courses = _courses(state, found, slots)
-    key = requirement_class_of(spec.requires, spec.nodes)
+    key = requirement_class_of(spec.requires, spec.nodes, limits=state.index.requirements.units.limits)
     if not slots.of(key)[0]:
         return None
     courses.append(own := _course(state.grid, job, key, slots.speed(key, job), spec.task_count, []))
@@ -173,7 +173,9 @@ def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots |
         if job.is_over:
             continue
         ready_set = state.index.ready_sets[job.id]
-        unstarted = len(state.fresh[job.id]) + len(ready_set.to_retry) + queued.get(job.id, 0)
+        unstarted = (
+            len(state.fresh[job.id]) + len(ready_set.to_retry) + len(ready_set.delayed) + queued.get(job.id, 0)
+        )
         unstarted += len(ready_set.under_replicated) if job.quorum else 0
         reason = _why_unknown(state, slots, job)
         if reason:

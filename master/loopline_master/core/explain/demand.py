@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopline_master.core.estimates import measure
+from loopline_master.core.explain.explain_units import units_used_up
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.requirements import RequirementClass, requirement_class_of
 from loopline_master.core.kernel.state import State
@@ -25,7 +26,7 @@ def demand_view(state: State) -> DemandView:
         waiting = state.index.attempts.queues.of_job.get(job.id, 0)
         tasks = _within(left, job, _startable(state, job))
         if tasks or waiting:
-            key = requirement_class_of(job.spec.requires, job.nodes)
+            key = requirement_class_of(job.spec.requires, job.nodes, limits=state.index.requirements.units.limits)
             alike.setdefault(key, []).append(_Part(job, tasks, waiting))
     demands = [_demand(state, parts) for parts in alike.values()]
     return DemandView(
@@ -65,7 +66,7 @@ def _demand(state: State, parts: list[_Part]) -> DemandLine:
 
 def _startable(state: State, job: Job) -> int:
     """Return the number of the job's tasks that could start now, without replicas for speed."""
-    if job.paused:
+    if job.paused or units_used_up(state, job):
         return 0
     fresh = state.fresh[job.id].count
     if fresh and job.order is Order.HOLD:

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
+from loopline_master.core.explain.explain_units import units_used_up
+from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
-from loopline_master.core.kernel.index.requirements import meets, needs, requirement_class_of
+from loopline_master.core.kernel.index.requirements import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.exemptions.overdrawn import used_now
@@ -81,7 +83,9 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         again += f"it {trust.downfall_verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
-    waiting = _blocked(state, job) or _for_slot(state, job, 1)
+    if task is not None and task.number in state.index.ready_sets[job.id].delayed:
+        return _explain(task_id, "queued", [_delayed_task(job, task)])
+    waiting = _blocked(state, job) or next(iter(units_used_up(state, job)), None) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
 
@@ -110,7 +114,10 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     plan = state.own(GangMemory).plans.get(job.id)
     reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
-        reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
+        used_up = units_used_up(state, job)
+        reasons += used_up or [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
+    if state.index.ready_sets[job.id].delayed:
+        reasons.append(_delayed(state, job))
     if asked:
         reasons.append(_asked(state, job, asked))
     if job.running and not state.index.may_replicate(job):
@@ -190,7 +197,7 @@ def _blocked(state: State, job: Job) -> Reason | None:
         detail = f"no other worker is connected that its quorum of {job.quorum} needs"
         detail += ", so it holds no other job meanwhile" if job.stalled else ""
         return Reason(code="no_worker", count=unstarted, detail=detail)
-    key = requirement_class_of(job.spec.requires, job.nodes)
+    key = state.index.requirements.key_of(job)
     able = sum(meets(worker.facts, key) for worker in state.workers.values())
     detail = f"no connected worker can run it (it needs {', '.join(needs(job.spec.requires))}); "
     detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
@@ -288,6 +295,19 @@ def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobStat
     how = "has ended without success" if found is None else f"was {found}"
     how = f"has {found}" if found is JobState.FAILED else how
     return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
+
+
+def _delayed(state: State, job: Job) -> Reason:
+    """Return how many failed tasks of the job are not tried again yet."""
+    count, delay = len(state.index.ready_sets[job.id].delayed), spoken(lifecycle.retry_delay_s(job, 1))
+    detail = f"{_tasks(count)} failed, and {'waits' if count == 1 else 'wait'} before being tried again"
+    return Reason(code="retry_delay", count=count, detail=f"{detail} ({delay}, doubled with each failure)")
+
+
+def _delayed_task(job: Job, task: Task) -> Reason:
+    delay = spoken(lifecycle.retry_delay_s(job, task.failures))
+    detail = f"to be tried again {delay} after its last failure; failed {counted(task.failures, 'time')} so far"
+    return Reason(code="retry_delay", count=1, detail=detail)
 
 
 def _asked(state: State, job: Job, count: int) -> Reason:

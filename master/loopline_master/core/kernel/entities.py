@@ -54,6 +54,9 @@ _new = tuple.__new__
 SessionKey = tuple[str, str]
 """A session: its user, and the identifier that its client chose."""
 
+Needs = tuple[tuple[str, int], ...]
+"""Units that each attempt of a job holds, by the names of limits or of workers' resources, in alphabetical order."""
+
 UNRELEASED = 0
 """Job.arrival of a job that has never entered the grid: it waits for other jobs, or was cancelled while it waited."""
 
@@ -175,12 +178,14 @@ class Job:
     longest: float = 0.0  # largest work of an attempt that disproves the expected work of its tasks; 0: none does
     proof: tuple[MeasuredWork, ...] = ()  # attempts without a result that, with ``used``, proved it overdrawn
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
+    max_running: int | None = None  # attempts that may run at once; None: unlimited
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
     quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    needs: Annotated[Needs, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
@@ -190,9 +195,15 @@ class Job:
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
         self.most_failed = most_failed(spec.max_fails, self.task_count)
         self.session = None if spec.session is None else (self.owner, spec.session)
+        self.needs = tuple(sorted(spec.requires.needs.items())) if spec.requires.needs else ()
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
+
+    @property
+    def holds_units(self) -> bool:
+        """True if its attempts hold units of something countable while they may be running (wings/resources)."""
+        return bool(self.needs) or self.max_running is not None
 
     @property
     def weight(self) -> float:
@@ -272,6 +283,7 @@ class Task:
     verdict: str = ""  # why it failed, if no attempt gives the reason
     started_at: float | None = None
     finished_at: float | None = None
+    retry_at: float | None = None  # after a failure: no attempt starts before then (``retry_delay_s`` of its job)
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -121,6 +121,7 @@ class WorkerLeft:
 class WorkerDrained:
     worker: str
     reason: str = ""  # as the operator gave it
+    now: bool = False  # its running tasks are ended, and queued again
     kind: Literal["worker_drained"] = "worker_drained"
 
 

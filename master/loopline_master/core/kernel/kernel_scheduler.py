@@ -8,6 +8,7 @@ restarted from their rows it decides the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from loopline_master.core.kernel import lifecycle, requests
@@ -66,12 +67,12 @@ class KernelScheduler:
             else:
                 self._flush()
                 replies.append(self._apply(event))
-                if state.prefetch_s != self._policy_prefetches_s:  # the event brought a second user
+                if state.is_policy_outdated or state.prefetch_s != self._policy_prefetches_s:  # or a second user came
                     self._flush()
                     self._begin_policy()
         self._flush()
         if (due_at := self._due_at()) is not None and due_at <= state.now:
-            self._flush_after(*state.wings.expire)
+            self._flush_after(partial(lifecycle.end_delays, state), *state.wings.expire)
             self._complete()
         self._draw(*(place() for place in state.wings.place))
         self._draw(self._placer.place(self._policy))
@@ -100,8 +101,12 @@ class KernelScheduler:
         return self._placer.wake_at
 
     def _due_at(self) -> float | None:
-        """Return the earliest time when a wing is due; None if no wing is."""
-        return min((at for due_at in self.state.wings.due_at if (at := due_at()) is not None), default=None)
+        """Return the earliest time when a wing is due, or a task may be tried again; None if there is none."""
+        at = self.state.index.next_retry_at
+        for due_at in self.state.wings.due_at:
+            if (other := due_at()) is not None and (at is None or other < at):
+                at = other
+        return at
 
     def _flush_after(self, *calls: Callable[[], None]) -> None:
         for call in calls:
@@ -117,7 +122,7 @@ class KernelScheduler:
     def _begin_policy(self) -> None:
         """Create the policy of the settings and its index, which depends on the prefetch limit."""
         self._policy = policy_named(self.state.settings.policy)(self._view)
-        self._policy_prefetches_s = self.state.prefetch_s
+        self._policy_prefetches_s, self.state.is_policy_outdated = self.state.prefetch_s, False
         self.state.set_policy_index(self._policy.index)
 
     def _flush(self) -> None:

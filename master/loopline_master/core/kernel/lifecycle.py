@@ -15,6 +15,8 @@ from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, P
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
 
+MAX_RETRY_DELAY_S = 3600.0
+"""A job's ``retry_delay_s`` doubles with each failure of a task up to this, unless it is longer itself."""
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
 _RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
@@ -77,6 +79,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
+            if job.spec.retry_delay_s:
+                task.retry_at = state.now + retry_delay_s(job, task.failures)
             attempt.work = measure.work_done(state.workers[attempt.worker], attempt)
             job.used += attempt.work
         blamed = ended(state, job, task, attempt, took_down=result.took_down)
@@ -152,10 +156,11 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
 def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
     """Mark an attempt as lost, because its worker fell silent or, ``for_good``, no longer has it.
 
-    After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended.
+    After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended. An
+    attempt that holds units has not ended either, even if its task has: it may still be running.
     """
-    task = state.tasks[attempt.task_id]
-    mark_lost(state, attempt, reason, for_good=for_good or not task.is_open)
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    mark_lost(state, attempt, reason, for_good=for_good or not (task.is_open or job.holds_units))
     reconsider_task(state, task)
 
 
@@ -183,7 +188,8 @@ def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
-    has_room = (job.max_replicas is None or alive < job.max_replicas) and task.may_be_tried(job, alive)
+    has_room = task.is_open and (job.max_replicas is None or alive < job.max_replicas)
+    has_room = has_room and task.may_be_tried(job, alive)
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
@@ -227,7 +233,7 @@ def retract_task(state: State, task: TaskId, reason: str) -> None:
 
 
 def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
-    """Retract a prefetched attempt; its task is queued again, unless it runs elsewhere."""
+    """Cancel an attempt without a result; its task is queued again, unless it runs elsewhere."""
     cancel_attempt(state, attempt, reason)
     reconsider_task(state, state.tasks[attempt.task_id])
 
@@ -236,6 +242,15 @@ def retract_from(state: State, worker: Worker, reason: str) -> None:
     """Retract all prefetched attempts of a worker."""
     for attempt_id in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
         retract_attempt(state, state.attempts[attempt_id], reason)
+
+
+def clear(state: State, worker: Worker, reason: str) -> None:
+    """Cancel all attempts in slots of a worker; their tasks are queued again. Gangs continue: their parts depend on
+    one another.
+    """
+    for attempt in list(state.index.attempts.seated_on(worker.name)):
+        if attempt.state in LIVE and state.jobs[attempt.job].nodes == 1:
+            retract_attempt(state, attempt, reason)
 
 
 def retract_job(state: State, job: Job, reason: str) -> None:
@@ -278,6 +293,22 @@ def cancel_job(state: State, job: Job, reason: str) -> None:
         if task.is_open:
             end_task(state, job, task, TaskState.CANCELLED, reason)
     _depart(state, job, JobState.CANCELLED)
+
+
+def retry_delay_s(job: Job, failures: int) -> float:
+    """Return the delay after this many failures of a task, the latest included."""
+    first_s = job.spec.retry_delay_s or 0.0
+    return min(first_s * 2.0 ** min(failures - 1, 32), max(first_s, MAX_RETRY_DELAY_S))
+
+
+def end_delays(state: State) -> None:
+    """Let the tasks be tried again whose delay after a failure is over."""
+    for at, number in list(state.index.delayed.order):
+        if at > state.now:
+            return
+        task = state.tasks[number]
+        task.retry_at = None
+        state.put(task)
 
 
 def reconsider_task(state: State, task: Task) -> None:
@@ -368,7 +399,7 @@ def end_task(
     for attempt in list(others.values()):
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
-        elif attempt.state is AttemptState.LOST:
+        elif attempt.state is AttemptState.LOST and not job.holds_units:
             attempt.ended_at = state.grid.now
             state.put(attempt)
 

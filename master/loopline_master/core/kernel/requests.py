@@ -7,13 +7,13 @@ dependency failed or was cancelled keeps waiting: a retry of the dependency may 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.effects import Declined, Done, Reply, Submitted
-from loopline_master.core.kernel.entities import UNRELEASED, Job, Program, SessionKey, Worker
+from loopline_master.core.kernel.entities import UNRELEASED, Job, Program, SessionKey
 from loopline_master.core.kernel.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.kernel_events import (
@@ -42,9 +42,9 @@ def submit(state: State, event: JobSubmitted) -> Reply:
         return waits_for
     job = _new_job(state, event, count)
     _enter(state, job, waits_for)
-    if state.index.requirements.is_met(requirement_class_of(spec.requires, spec.nodes, owner)):
+    if state.index.requirements.is_met(state.index.requirements.key_of(job)):
         return Submitted(job.id)
-    return Submitted(job.id, tuple(warnings(state.workers.values(), spec)))
+    return Submitted(job.id, tuple(warnings(state, spec)))
 
 
 def cancel(state: State, event: JobCancelled) -> Reply:
@@ -90,7 +90,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     job.failed, job.held_at, job.released_at, job.cursor = event.failed, None, None, 0
     for task in tasks:
         task.started, task.failures, task.finished_at = False, 0, None
-        task.votes, task.verdict, task.took_down = (), "", ()
+        task.votes, task.verdict, task.took_down, task.retry_at = (), "", (), None
         task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
     _enter(state, job, waits_for, IntervalSet(event.succeeded))
     for task in tasks:
@@ -115,7 +115,10 @@ def refused_retry(job: int, state: JobState) -> Declined | None:
 
 
 def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
-    """Have a worker finish its tasks and take no more, or end that. Draining again replaces the reason."""
+    """Have a worker finish its tasks, or end them now, and take no more; or end that.
+
+    Draining again replaces the reason.
+    """
     worker = state.workers.get(event.worker)
     if worker is None:
         hint = "loopline workers lists them"
@@ -125,6 +128,8 @@ def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
     state.put(worker)
     if worker.draining:
         lifecycle.retract_from(state, worker, "its worker is draining, and it had not begun")
+    if isinstance(event, WorkerDrained) and event.now:
+        lifecycle.clear(state, worker, "its worker was drained at once")
     return Done()
 
 
@@ -175,6 +180,7 @@ def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
         size_source=SizeSource.UNKNOWN if given is None else SizeSource.GIVEN,
         nodes=spec.nodes,
         spec_bytes=event.spec_bytes,
+        max_running=spec.max_running,
     )
     state.grid.next_job += 1
     return job
@@ -215,7 +221,7 @@ def _predict(state: State, job: Job, program: Program) -> None:
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
-    if spec.nodes > 1:  # gangs get replicas only on request
+    if spec.nodes > 1 or spec.requires.needs:  # they get replicas only on request
         return 1
     return None if default is None else max(default, spec.quorum or 1)
 
@@ -244,10 +250,11 @@ def _stopping(job: Job) -> str:
     return "" if not job.is_over else ", but attempts of it are still being stopped"
 
 
-def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
+def warnings(state: State, spec: JobSpec) -> list[str]:
     """Return the warnings for the user who submits this job."""
-    key = requirement_class_of(spec.requires, spec.nodes)
-    known = [worker.facts for worker in workers]
+    limits = state.index.requirements.units.limits
+    key = requirement_class_of(spec.requires, spec.nodes, limits=limits)
+    known = [worker.facts for worker in state.workers.values()]
     able = sum(meets(facts, key) for facts in known)
     if able >= spec.nodes:
         return []
@@ -255,7 +262,7 @@ def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
         return ["no worker has joined yet: start one with `loopline worker`"]
     if spec.nodes > 1:
         return [f"of the workers known to this master {able} can have a member of this job, which needs {spec.nodes}"]
-    missing = ", ".join(unmet(known, spec.requires)) or "all of what it requires together"
+    missing = ", ".join(unmet(known, spec.requires, limits)) or "all of what it requires together"
     return [f"no worker has {missing} (stalled: it waits for one that has, and holds no other job meanwhile)"]
 
 

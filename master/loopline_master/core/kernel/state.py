@@ -35,6 +35,7 @@ from loopline_master.core.kernel.index.index import Index
 from loopline_master.core.kernel.index.policy_index import JobIndex, PolicyIndex
 from loopline_master.core.kernel.index.requirements import meets
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.index.units import NO_UNITS
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_master.core.kernel.stored_rows import Rows
@@ -71,6 +72,7 @@ class State:
         )
         self.departed: list[Job] = []  # jobs that ended in this event
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
+        self.is_policy_outdated = False  # the index of the policy in force must be rebuilt
         self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
         self._changed_jobs: dict[int, Job] = {}
@@ -110,11 +112,19 @@ class State:
             self.tasks.values(),
             self.attempts.values(),
             self.fresh,
+            self.index.requirements.units if hasattr(self, "index") else NO_UNITS,
         )
         index.programs = self.programs
         for program in self.programs.values():
             index.program_use.place(program.key, (program.used_at, program.key))
         return index
+
+    def rekey(self, job: Job) -> None:
+        """Index a live job again, because its attempts hold other units."""
+        self.index.rekey(job, self.fresh[job.id])
+        self._update_starvation(job)
+        self.memos.clear()
+        self.is_policy_outdated = True
 
     def set_policy_index(self, index: PolicyIndex | None) -> None:
         """Use the index of the policy that comes into force; None if that policy has no index."""
@@ -275,11 +285,13 @@ class State:
 
     def _index_tasks(self) -> None:
         index, own, jobs = self.index, self.policy_job_index, self.jobs
-        ready_sets, attempts, voters = index.ready_sets, index.attempts, index.voters
+        ready_sets, attempts, voters, delayed = index.ready_sets, index.attempts, index.voters, index.delayed
         for task in self._changed_tasks.values():
             job, ready_set = jobs[task.job], ready_sets[task.job]
             if ready_set.place(task, job, attempts) or job.budget_s is not None:
                 self._changed_jobs[job.id] = job
+            if task.retry_at is not None or delayed.keys:
+                index.place_delay(task)
             if task.votes or voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:

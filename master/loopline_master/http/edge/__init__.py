@@ -1,1 +1,1 @@
-"""The edge: connections and requests before they are on anybody's account."""
+"""The edge: connections and requests before their sender is known."""

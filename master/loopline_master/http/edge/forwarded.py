@@ -1,7 +1,7 @@
-"""The address of a client that comes through a configured proxy, from the header that the proxy writes.
+"""The address of a client behind a configured proxy, from the header that the proxy writes.
 
-Without it all users would have the proxy's address: in the audit log, and where wrong secrets are counted. The header
-of anybody else is not believed.
+Otherwise all users would have the proxy's address in the audit log, and when wrong secrets are counted. The header is
+ignored if it comes from any other address.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def behind_proxies(proxies: Collection[Address]) -> Middleware:
 def client_of(headers: Collection[str], proxies: Collection[Address]) -> Address | None:
     """Return the last address that belongs to no proxy; None if it cannot be read.
 
-    Each proxy appends the address that it sees, so what stands before that was written by the client.
+    Each proxy appends the address that it sees, so earlier entries were written by the client.
     """
     found = None
     for word in reversed(",".join(headers).split(",")):
@@ -44,7 +44,7 @@ def client_of(headers: Collection[str], proxies: Collection[Address]) -> Address
 
 
 def _parse(word: str) -> Address | None:
-    """Return an address, which may have a port; None if it is none."""
+    """Return an address, which may have a port; None if this is not one."""
     if word.startswith("["):
         word = word[1:].partition("]")[0]
     elif word.count(":") == 1:

@@ -1,6 +1,6 @@
 """The master's port: TLS or plain HTTP, distinguished by the client's first byte.
 
-Where TLS is on, plain HTTP is redirected to https, and refused if it carries a token.
+With TLS, plain HTTP is redirected to https, and refused if it carries a token.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from loopline_shared.rest.bodies import Problem
 
 log = logging.getLogger(__name__)
 
-_HANDSHAKE = b"\x16"  # what a TLS client begins with, and no HTTP client
+_HANDSHAKE = b"\x16"  # first byte of a TLS client, and never of an HTTP client
 _BACKLOG = 1024
 _TOO_MANY_FILES_PAUSE_S = 0.5
 _LINGER_S = 1.0
-"""A client that still sends its body reads the answer meanwhile; a master that takes over waits for it."""
+"""Time for a client that is still sending its body to read the answer. A master that takes over waits for it."""
 _LOOK_ANEW = 10_000
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Protocols = Callable[[], asyncio.Protocol]
 Awaited = Literal["database", "bucket"]
-"""What a master may wait for at its start, or once it was away."""
+"""Service that a master may wait for, at its start or after an outage."""
 
 
 class Listener:
@@ -50,7 +50,7 @@ class Listener:
         refusal: Protocols,
         undecided: Undecided,
     ) -> None:
-        """``undecided``: the HTTP server reports the first request of each connection to it."""
+        """``undecided`` is told by the HTTP server of the first request of each connection."""
         self._proxies = {*settings.proxy}
         self._encryption = encryption
         self._app, self._refusal = app, refusal
@@ -76,12 +76,12 @@ class Listener:
                 connection.close()
 
     def close(self) -> None:
-        """Drop the connections that have not begun."""
+        """Drop the connections that have sent no request yet."""
         for task in self._beginning:
             task.cancel()
 
     def _admit(self, connection: socket.socket, address: str) -> None:
-        """Give a connection its place, or close it."""
+        """Give a connection a place, or close it."""
         is_proxy, group = self._is_proxy(address), group_of(address)
         group = "" if is_proxy else group
         allowed = is_proxy if self._proxies else self._places.has_room(group, self._undecided.of_group(group))
@@ -126,9 +126,9 @@ class Listener:
 
 
 class Places:
-    """Counts the connections of each address, so that none takes the places of all others.
+    """Counts the connections of each address, so that none takes all places.
 
-    Loopback and proxies, whose group is empty, are not counted: many workers of a trial, or all users, may be there.
+    Loopback and proxies (an empty group) are not counted, because all users, or many test workers, may be there.
     """
 
     def __init__(self, most: int) -> None:
@@ -136,7 +136,7 @@ class Places:
         self._open: dict[str, WeakSet[asyncio.Transport]] = {}
 
     def has_room(self, group: str, undecided: int = 0) -> bool:
-        """True if one more connection of this group may be opened. ``undecided``: those in their handshake."""
+        """True if one more connection of this group may be opened. ``undecided``: number in their handshake."""
         if not group or len(self._open.get(group, ())) + undecided < self._most:
             return True
         self._open[group] = WeakSet(each for each in self._open.get(group, ()) if not each.is_closing())
@@ -154,7 +154,7 @@ class Places:
 async def _next_of(listening: socket.socket) -> tuple[socket.socket, Any]:
     """Accept a connection, and none once it is cancelled.
 
-    The loop's own ``sock_accept`` may accept one at that moment. Nobody has it then, and it stays open unanswered.
+    The loop's own ``sock_accept`` may accept one while it is cancelled, which would stay open without an answer.
     """
     while True:
         with suppress(BlockingIOError, InterruptedError):
@@ -163,7 +163,7 @@ async def _next_of(listening: socket.socket) -> tuple[socket.socket, Any]:
 
 
 async def _first_byte(connection: socket.socket) -> bytes:
-    """Return the first byte without taking it."""
+    """Return the first byte without consuming it."""
     await _is_readable(connection)
     return connection.recv(1, socket.MSG_PEEK)
 
@@ -202,11 +202,11 @@ async def accepting(
 
 @asynccontextmanager
 async def standing_in(settings: MasterSettings, awaited: Awaited, cause: str = "") -> AsyncIterator[None]:
-    """Answer for a master that waits for its database or bucket: it is alive, all else is to be asked later.
+    """Answer for a master that waits for its database or bucket: health is reported, other requests get 503.
 
-    ``cause``: why, in a few words. A port that cannot be opened is left to the master itself, which reports it.
+    ``cause``: why, in a few words. If the port cannot be opened, nothing happens: the master reports that itself.
     """
-    runner = _brief(partial(_come_again, awaited, cause))
+    runner = _brief(partial(_retry_later, awaited, cause))
     await runner.setup()
     assert runner.server is not None
     async with AsyncExitStack() as stack:
@@ -223,12 +223,12 @@ def _brief(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) 
     return web.ServerRunner(server, shutdown_timeout=_LINGER_S)
 
 
-async def _come_again(awaited: Awaited, cause: str, request: web.BaseRequest) -> web.StreamResponse:
+async def _retry_later(awaited: Awaited, cause: str, request: web.BaseRequest) -> web.StreamResponse:
     if request.path == "/healthz":
         return web.json_response({"status": "ok"})
     detail, hint = (
         f"the master waits for its {awaited}" + (f": {cause}" if cause else ""),
-        "it goes on by itself; try again in a moment",
+        "it continues by itself; try again in a moment",
     )
     problem = Problem(title="Away", status=503, detail=detail, code=f"{awaited}_away", hint=hint, errors=[])
     return web.Response(
@@ -263,9 +263,9 @@ async def _open(host: str, port: int) -> list[socket.socket]:
 
 
 class PlainRefusal:
-    """Answers plain HTTP where only TLS is spoken: browsers are sent to https, under a name of this master alone.
+    """Answers plain HTTP on a TLS port. Browsers are redirected to https, but only to a name of this master.
 
-    The Host header comes from the client, or from an attacker's link.
+    The Host header is not trusted: it may come from an attacker's link.
     """
 
     def __init__(self, encryption: Encryption) -> None:
@@ -273,7 +273,7 @@ class PlainRefusal:
         self._names: set[str] = set()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request. Health is reported to all."""
+        """Answer a request. Health is reported to anyone."""
         if request.path == "/healthz":
             return web.json_response({"status": "ok"})
         there = f"https://{request.host}{request.raw_path}" if await self._is_ours(request) else ""

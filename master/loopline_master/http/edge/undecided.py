@@ -1,9 +1,9 @@
-"""Undecided connections: accepted, but still without a request. Their places are on no account.
+"""Undecided connections: accepted, but without a request yet, so that their user is unknown.
 
-A connection is undecided from the moment it is accepted until the head of its first request has come. There are
-``MOST_UNDECIDED`` places, of which one address may have a tenth. A connection gives its place up after
-``YIELDS_AFTER_S`` if another one wants it, and is closed in any case if its handshake or its first request takes too
-long. So whoever opens connections and stays silent keeps others waiting for a second at most.
+A connection is undecided until the head of its first request has arrived. There are ``MOST_UNDECIDED`` places; one
+address may occupy a tenth of them. After ``YIELDS_AFTER_S`` a connection loses its place if another one needs it, and
+it is closed in any case if its handshake or first request takes too long. Silent connections therefore delay others
+by a second at most.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Newcomer:
 
 
 class Undecided:
-    """The undecided connections, the oldest first."""
+    """The undecided connections, oldest first."""
 
     def __init__(self) -> None:
         self._all: dict[Newcomer, None] = {}
@@ -56,7 +56,7 @@ class Undecided:
         return len(self._of.get(group, ()))
 
     async def wait_for_place(self) -> None:
-        """Return once there is a free place, which is taken from the oldest connection if need be."""
+        """Return once there is a free place, closing the oldest connection if necessary."""
         while len(self._all) >= MOST_UNDECIDED:
             self._forget_closed()
             if len(self._all) < MOST_UNDECIDED or self.drop_oldest():
@@ -67,7 +67,7 @@ class Undecided:
                     await self._changed.wait()
 
     def add(self, group: str) -> Newcomer | None:
-        """Enter a connection that was accepted; None if its address has too many, and none of them gives way.
+        """Add an accepted connection; None if its address has too many and none of them can be dropped.
 
         The caller sets ``drop``.
         """
@@ -92,11 +92,11 @@ class Undecided:
             self._by_transport[transport] = newcomer
             loop = asyncio.get_running_loop()
             newcomer.expires = loop.call_later(timings.FIRST_REQUEST_WITHIN_S, self._drop, newcomer)
-        else:  # it had to give way just now
+        else:  # it has just lost its place
             transport.abort()
 
     def decide(self, transport: asyncio.Transport | None) -> None:
-        """Note that a request has come over this connection: it is undecided no longer."""
+        """Note that a request has arrived on this connection, which is no longer undecided."""
         if transport is None:
             return
         newcomer = self._by_transport.get(transport)
@@ -119,7 +119,7 @@ class Undecided:
         self._changed.set()
 
     def drop_oldest(self) -> bool:
-        """Close the oldest connection; False if it is too young, or there is none."""
+        """Close the oldest connection; False if there is none or it is too recent."""
         return self._drop_first(self._all)
 
     def _drop_first(self, some: dict[Newcomer, None]) -> bool:

@@ -1,1 +1,1 @@
-"""Responses without end: event streams, results, task output as it is written, and the links of clients."""
+"""Long-lived responses: event streams, results, task output as it is written, and the links of clients."""

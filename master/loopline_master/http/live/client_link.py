@@ -19,7 +19,7 @@ from loopline_master.change_feed import PART, Cursor, Subscription, Subscription
 from loopline_master.core.kernel.effects import Declined, Reply, Submitted
 from loopline_master.core.kernel.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.http.auth import READERS, USERS, Auth, Caller, Deeds
+from loopline_master.http.auth import READERS, USERS, AuditRecorder, Auth, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
@@ -50,15 +50,15 @@ routes = Routes("calls")
 _Subscription = Subscription[TaskEnd]
 
 MOST_QUEUED_BYTES = 4 * 2**20
-"""Results queued for a reader; with more, the rest is read from disk once the reader has caught up."""
+"""Results queued for a reader; beyond it, the rest is read from disk once the reader has caught up."""
 MOST_SUBMISSIONS = 100
-"""Submissions of one link that are unanswered; with more, the link is not read from until one is answered."""
+"""Unanswered submissions of one link; beyond it, the link is not read until one is answered."""
 MOST_FOLLOWED = 100_000
-_DEED = "submit_job"
-"""What the audit log calls a submission, as it does one by REST."""
+_SUBMIT_ACTION = "submit_job"
+"""Name of a submission in the audit log, the same as by REST."""
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 MOST_AT_ONCE_BYTES = 16 * 2**10
-"""Longest frame that is written at once: a transport buffers four times as much before anybody has to wait."""
+"""Longest frame that is written at once: a transport buffers four times as much before a writer has to wait."""
 
 
 @routes("GET /calls", READERS, is_documented=False)
@@ -92,15 +92,15 @@ class ClientLinks:
         subscriptions: Subscriptions,
         scheduler: Scheduler,
         busy_time: BusyTime,
-        deeds: Deeds,
+        audit: AuditRecorder,
     ) -> None:
         self.auth, self.submissions = auth, submissions
         self.store, self.subscriptions = store, subscriptions
         self.scheduler = scheduler  # read only
-        self.busy_time, self.deeds = busy_time, deeds
+        self.busy_time, self.audit = busy_time, audit
 
     async def serve(self, request: web.Request, socket: web.WebSocketResponse, sender: str) -> None:
-        """Serve one link until it is closed; ``sender`` answers for the time that its messages cost."""
+        """Serve one link until it is closed. The time that its messages cost is counted for ``sender``."""
         link = _ClientLink(self, request, socket, sender)
         with self.submissions.fresh_keys.link(link.name):
             await link.serve()
@@ -112,15 +112,15 @@ class _ClientLink:
         self.name = token_hex(16)
         self._caller: Caller | None = None  # once it has submitted
         self._submissions = 0
-        self._accepted: dict[int, tuple[int, float]] = {}  # unanswered, by job: number and time, the oldest first
+        self._accepted: dict[int, tuple[int, float]] = {}  # unanswered, by job: number and time, oldest first
         self._alarm: asyncio.TimerHandle | None = None
         self._subscriptions: dict[int, _Subscription] = {}  # by job
-        self._behind: dict[int, _Subscription] = {}  # by job, the longest behind first
-        self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
+        self._behind: dict[int, _Subscription] = {}  # by job; first the one that has been behind for longest
+        self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and True for answers to submissions
         self._queued_bytes = 0
         self._woken = asyncio.Event()
         self._is_open = True
-        self._is_at_rest = False  # all is sent that there was
+        self._is_at_rest = False  # everything queued so far is sent
         self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
 
     async def serve(self) -> None:
@@ -172,7 +172,7 @@ class _ClientLink:
             self._of.busy_time.charge(self._sender, time.perf_counter() - begin)
             number = number_of(frame)
             if number is None:
-                raise ProtocolError("this is no message of a client that calls functions") from None
+                raise ProtocolError("not a message of a client that calls functions") from None
             self._count_submission(number)
             return _refusal(number, InvalidRequest("body", error, JobSpec))
         if isinstance(message, Submit):
@@ -180,7 +180,7 @@ class _ClientLink:
         return message
 
     def _count_submission(self, number: int) -> None:
-        """Count a submission. Raises ProtocolError unless numbers ascend by one: keys made of them must be new."""
+        """Count a submission. Raises ProtocolError unless numbers ascend by one, since keys are made of them."""
         if number != self._submissions + 1:
             raise ProtocolError(f"submission {number} came after submission {self._submissions}")
         self._submissions = number
@@ -188,19 +188,19 @@ class _ClientLink:
     # Submissions.
 
     async def _is_posted(self, submit: Submit) -> bool:
-        """Answer a submission once the scheduler has replied. False if there is more to wait for: it needs a task."""
+        """Post a submission, to be answered on the scheduler's reply. False if it has to wait for more, in a task."""
         if submit.again:
             return False
         try:
             caller, key = await self._submitter(), key_of(self.name, submit.number)
-            deed = self._of.deeds.begin(caller, self._request, _DEED)
-            return self._of.submissions.post(caller.name, submit.job, key, partial(self._replied, submit), deed)
+            action = self._of.audit.begin(caller, self._request, _SUBMIT_ACTION)
+            return self._of.submissions.post(caller.name, submit.job, key, partial(self._replied, submit), action)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
             return True
 
     def _replied(self, submit: Submit, reply: asyncio.Future[Reply]) -> None:
-        """Answer a submission that is on disk, or was declined; unless the link is closed or the master ends."""
+        """Answer a submission that is on disk or was declined, unless the link is closed or the master is ending."""
         if not self._is_open:
             return
         if (error := reply.exception()) is not None:
@@ -221,20 +221,20 @@ class _ClientLink:
                 submit.job,
                 key,
                 on_its_link=not submit.again,
-                deed=self._of.deeds.begin(caller, self._request, _DEED),
+                action=self._of.audit.begin(caller, self._request, _SUBMIT_ACTION),
             )
             self._accept(submit, answer.id)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
 
     async def _submitter(self) -> Caller:
-        """Return who submits, as of now: a token may have been revoked. Raises LooplineError if they may not."""
+        """Return the submitting caller. Raises LooplineError if their token was revoked or they may not submit."""
         if self._caller is None or not self._of.auth.still_admits(self._caller, self._request.remote or ""):
             self._caller = await self._of.auth.admit(self._request, USERS)
         return self._caller
 
     def _accept(self, submit: Submit, job: int) -> None:
-        """Answer a submission that is on disk, now or with its results, and send these from the first one on."""
+        """Answer a submission that is on disk, now or with its first results, and follow the job."""
         if submit.is_patient:
             self._accepted[job] = submit.number, asyncio.get_running_loop().time()
             self._set_alarm()
@@ -244,19 +244,19 @@ class _ClientLink:
         self._open(job, is_live=starts_from_zero(self._of.scheduler.state, job))
 
     def _answer_waiting(self, before: float = math.inf) -> None:
-        """Answer the patient submissions that were accepted before this time."""
+        """Answer the submissions accepted before this time that wait for their first results."""
         while self._accepted and next(iter(self._accepted.values()))[1] <= before:
             job = next(iter(self._accepted))
             number, _ = self._accepted.pop(job)
             self._put(JobAccepted(number, job))
 
     def _set_alarm(self) -> None:
-        """Have the oldest patient submission answered in time. An alarm that is set stays."""
+        """Set an alarm that answers the oldest waiting submission in time, unless one is set."""
         if self._alarm is None and self._accepted:
             _, at = next(iter(self._accepted.values()))
-            self._alarm = asyncio.get_running_loop().call_at(at + ANSWER_WITHIN_S, self._go_off)
+            self._alarm = asyncio.get_running_loop().call_at(at + ANSWER_WITHIN_S, self._on_alarm)
 
-    def _go_off(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         self._answer_waiting(asyncio.get_running_loop().time() - ANSWER_WITHIN_S)
         self._set_alarm()
@@ -314,7 +314,7 @@ class _ClientLink:
         return self._queued_bytes < MOST_QUEUED_BYTES
 
     def _is_sent(self, frame: bytes) -> bool:
-        """Send a frame at once if the socket has taken all before it. Errors are for who sends what is queued."""
+        """Send a frame at once if none is queued before it. Errors are left to ``_send_all``."""
         transport = self._request.transport
         if transport is None or transport.get_write_buffer_size():
             return False
@@ -346,7 +346,7 @@ class _ClientLink:
         """Read a page from disk; the subscription is live again once nothing is left unread."""
         job, subscription.is_stirred = subscription.job, False
         state, is_over, found = await self._of.store.results.ends(job, subscription.cursor, PART)
-        if self._subscriptions.get(job) is not subscription:  # closed meanwhile
+        if self._subscriptions.get(job) is not subscription:  # closed since then
             return
         is_all = len(found) < PART and not subscription.is_stirred
         if found:
@@ -359,7 +359,7 @@ class _ClientLink:
 
 
 def _run(work: Coroutine[object, None, None]) -> None:
-    """Run what waits for nothing."""
+    """Run a coroutine that never waits."""
     with suppress(StopIteration):
         work.send(None)
 

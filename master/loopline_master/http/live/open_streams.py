@@ -1,4 +1,4 @@
-"""Responses that have no end: a limit on them, and their end when the master stops or their token is revoked."""
+"""Long-lived responses: a limit on their number, and their end when the master stops or their token is revoked."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class OpenStreams:
             finally:
                 self._seated.discard(task)
                 self._users[caller.name] -= 1
-                self._users += Counter()  # without those who have none
+                self._users += Counter()  # drops users without streams
 
     def limit_of(self, user: str) -> LimitUse:
-        """Return what a user has open, and may have."""
+        """Return how many streams a user has open, and the limit."""
         return LimitUse(what="listeners", used=self._users[user], allowed=self._of_one_user)
 
     @contextmanager
     def of(self, caller: Caller) -> Iterator[asyncio.Task[Any]]:
-        """Have the current task end with the caller's token."""
+        """Cancel the current task if the caller's token is revoked while the block runs."""
         task = asyncio.current_task()
         assert task
         self._tasks[task] = caller.token
@@ -59,7 +59,7 @@ class OpenStreams:
             del self._tasks[task]
 
     def end(self, token: str) -> None:
-        """Cancel what a token has opened: it was revoked."""
+        """Cancel the streams of a revoked token."""
         for task, opened_by in self._tasks.items():
             if opened_by == token:
                 task.cancel()

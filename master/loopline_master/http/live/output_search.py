@@ -1,4 +1,4 @@
-"""Searches what the tasks of a job printed: line by line, a bounded number of bytes for each request."""
+"""Searches the output of a job's tasks line by line, a bounded number of bytes for each request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_BYTES = 64 * 2**20
 _TASKS_AT_ONCE = 200
 _PIECE_BYTES = 2**16
 _SHOWN_BYTES, _BEFORE_BYTES = 500, 200
-"""Of a long line the part around the text is returned."""
+"""Of a long line, only this much around the text is returned."""
 
 
 class OutputSearch:

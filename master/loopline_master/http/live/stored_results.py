@@ -15,7 +15,7 @@ from loopline_shared.rest.bodies import TaskResult
 
 Piece = tuple[bytes, bool]
 """Lines of some results, and whether they are the last."""
-MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout has it all
+MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout operation returns all of it
 
 
 class StoredResults:
@@ -25,11 +25,11 @@ class StoredResults:
         self._store, self._blobs, self._row_files = store, blobs, row_files
 
     def of_job(self, job: int, cursor: str | None) -> JobResults:
-        """Return a reader of one job's results that come after the cursor."""
+        """Return a reader of one job's results after the cursor."""
         return self._store.results.of_job(job, self._beginning_of, cursor=cursor, lines=self._row_files.rows)
 
     async def pieces(self, job: int, cursor: str | None) -> AsyncGenerator[Piece, None]:
-        """Generate the results so far, many at a time, and finally an empty piece."""
+        """Generate the results so far in batches, and finally an empty piece."""
         results = self.of_job(job, cursor)
         while read := await results.next():
             yield lines(read), False

@@ -1,7 +1,7 @@
-"""Streams without end: the results of a job, and the changes in the grid.
+"""Long-lived streams: the results of a job, and the changes in the grid.
 
 Both subscribe first, then read, then wait, so that they miss nothing. Both pause between two reads, so that a busy
-grid costs no more than a slow one. Both send something now and then, so that proxies and clients do not time out.
+grid costs no more than a slow one. Both send something at intervals, so that proxies and clients do not time out.
 Results are sent as they are committed, mostly without reading from disk (change_feed.py).
 """
 
@@ -41,7 +41,7 @@ from loopline_shared.spec import RowFile
 routes = Routes("streams")
 
 MOST_READY_BYTES = 2**20
-"""Results queued for a slow reader; with more, the rest is read from disk."""
+"""Results queued for a slow reader; beyond it, the rest is read from disk."""
 _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
@@ -97,9 +97,9 @@ async def stream_events(
 ) -> web.StreamResponse:
     """Stream the names of jobs and workers that have changed, as server-sent events: a GridChange each.
 
-    The first event says `missed`: read everything once, then what is named. A client that comes back with the id of
-    its last event gets what has changed since; `missed` only if that is too long ago, or the master was restarted.
-    An event `here` comes where nothing else has for five seconds.
+    The first event says `missed`: read everything once, then only the named jobs and workers. A client that
+    reconnects with the id of its last event gets the changes since then, or `missed` if that was too long ago or the
+    master was restarted. After five seconds without an event, an event `here` is sent.
     """
     with streams.seat(caller), changes.read() as reader:
         first, at = changes.since(last_event_id or after), changes.mark
@@ -130,11 +130,11 @@ class FollowedResults:
         self._latest: tuple[list[TaskResult], bytes] = [], b""
 
     def pieces(self, job: int, cursor: str | None) -> AsyncGenerator[Piece, None]:
-        """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
+        """Generate lines in batches until the job has ended; an empty line at intervals if there are none."""
         return _ResultFollower(self, job, cursor).pieces()
 
     async def at_once(self, job: int) -> list[TaskResult] | None:
-        """Return all results of a job that was submitted just now; None if it is not over in a moment."""
+        """Return all results of a job that was just submitted; None if it does not end within a moment."""
         if not starts_from_zero(self.scheduler.state, job):
             return None
         results, is_over, woken = list[TaskResult](), False, asyncio.Event()
@@ -160,14 +160,14 @@ class FollowedResults:
         return results if is_over and subscription.is_live else None
 
     def written(self, results: list[TaskResult]) -> bytes:
-        """Return the lines of results: those of one commit are written once for all who follow."""
+        """Return the lines of results. Those of one commit are encoded once for all followers."""
         if self._latest[0] is not results:
             self._latest = results, b"".join(map(line, results))
         return self._latest[1]
 
 
 class _ResultFollower:
-    """Follows one job: takes results from commits, and reads from disk those that are not complete there."""
+    """Follows one job: takes results from commits, and reads incomplete ones from disk."""
 
     def __init__(self, of: FollowedResults, job: int, cursor: str | None) -> None:
         self._of = of
@@ -229,7 +229,7 @@ class _ResultFollower:
         self._woken.set()
 
     async def _is_woken(self, within_s: float) -> bool:
-        """Wait for something to send; False if nothing happened for so long."""
+        """Wait for something to send; False if there was nothing within ``within_s``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._woken.wait()
@@ -249,7 +249,7 @@ class _ResultFollower:
 
 
 def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | None:
-    """Return the result as the store would tell it; None if its parameters or its output are in a file."""
+    """Return the result as the store would return it; None if its parameters or its output are in a file."""
     stdout = attempt.stdout or Output()
     if job is None or isinstance(job.spec.parameters, RowFile) or stdout.sha256 is not None:
         return None
@@ -278,7 +278,7 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
 
 
 def _until_next(tick_s: float) -> float:
-    """Return the time until the next tick, which is the same for all streams: viewers then ask for the same news."""
+    """Return the time until the next tick, which all streams share so that viewers' requests coincide."""
     return tick_s - time.monotonic() % tick_s
 
 

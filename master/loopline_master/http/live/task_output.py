@@ -1,7 +1,7 @@
 """Output of a task while it is written: read through its worker's link, and from disk once the task is over.
 
-Several attempts may write, and only one of them counts. The reader sees one at a time; when another one takes its
-place, a line says so, and its output follows from its beginning.
+Several attempts may write, and only one of them counts. The reader sees one at a time; when another replaces it, a
+line says so, and its output follows from the beginning.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TaskOutput:
     async def answer(
         self, request: web.Request, caller: Caller, task: TaskId, *, stream: Stream, is_followed: bool, rank: int = 0
     ) -> web.StreamResponse:
-        """Answer with the output as it was written, of a gang by the member of this rank.
+        """Answer with the output as it was written; of a gang, that of the member with this rank.
 
         The declared UTF-8 is a guess.
         """
@@ -93,7 +93,7 @@ class _Follower:
         self._offset = 0  # bytes of it that were shown
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Generate the output until the task is over. Empty pieces only show that the master is still there."""
+        """Generate the output until the task is over. Empty pieces only keep the connection alive."""
         with self._output.changes.read() as changes:
             while True:
                 detail = found(await self._output.store.tasks.detail(self._task), f"task {self._task}")
@@ -113,22 +113,22 @@ class _Follower:
                     yield b""
 
     def _attempt_of(self, detail: TaskDetail) -> AttemptView | None:
-        """Return the attempt shown so far if it is running, else the first running one."""
+        """Return the attempt shown until now if it is running, else the first running one."""
         running = [one for one in detail.attempts if one.state is AttemptState.RUNNING]
         running = [one for one in running if one.rank in (None, self._rank)]
         shown = [attempt for attempt in running if attempt.id.number == self._shown]
         return next(iter(shown or running), None)
 
     def _turn_to(self, number: int, worker: str) -> bytes:
-        """Show this attempt from now on. Returns a line that says so, if another one was shown before."""
+        """Show this attempt from now on. Return a line for the reader if another was shown before."""
         before, self._shown = self._shown, number
         if before in (0, number):
             return b""
         self._offset = 0
-        return f"\n--- attempt {number}{worker and ' on '}{worker} goes on, from its beginning ---\n".encode()
+        return f"\n--- attempt {number}{worker and ' on '}{worker} continues, from its beginning ---\n".encode()
 
     async def _read(self, attempt: AttemptView) -> tuple[bool, bytes]:
-        """Return True if there is more to read at once, and what the attempt wrote."""
+        """Return True if more can be read at once, and the bytes that were read."""
         answer = await self._output.links.read(attempt.worker, attempt.id, self._stream, self._offset)
         return (False, b"") if answer is None else (not answer.is_over, answer.data)
 

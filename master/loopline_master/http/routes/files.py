@@ -33,7 +33,7 @@ _HEADERS = {"Content-Type": BYTES, "Cache-Control": "private, max-age=31536000, 
 _SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, where the master knows it"}}
 
 
-@routes("PUT /files/{sha256}", STORERS, is_deed=False, status=204, takes=BYTES, declines=(409, 413, 429, 507))
+@routes("PUT /files/{sha256}", STORERS, is_audited=False, status=204, takes=BYTES, declines=(409, 413, 429, 507))
 async def put_file(
     blobs: Blobs,
     users: UserFiles,
@@ -62,7 +62,7 @@ async def put_file(
 
 
 async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces of a body. Raises LooplineError if the next one does not come."""
+    """Yield pieces of a body. Raises LooplineError if the next one does not arrive in time."""
     while True:
         try:
             async with asyncio.timeout(timings.UPLOAD_PIECE_WITHIN_S):
@@ -78,9 +78,9 @@ async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 async def head_file(
     blobs: Blobs, whole: WholeFiles, users: UserFiles, caller: Caller, request: web.Request, sha256: FileHash
 ) -> web.StreamResponse:
-    """Return the size of a file; a file that is here is retained for a while, so that a job can name it.
+    """Return the size of a file, which is then retained for a while, so that a job can name it.
 
-    If it is not here, Upload-Offset tells how much of an interrupted upload has arrived.
+    If it is not stored, Upload-Offset says how much of an interrupted upload has arrived.
     """
     size_bytes = await asyncio.to_thread(blobs.retain, sha256)
     if size_bytes is not None:
@@ -100,7 +100,7 @@ async def head_file(
 async def _place(
     blobs: Blobs, users: UserFiles, caller: Caller, request: web.Request, sha256: str
 ) -> DirectUpload | None:
-    """Return where the caller may send a file itself; a user who may not have so much hears of that from PUT."""
+    """Return where the caller may upload a file directly; None also beyond the user's limit, which PUT reports."""
     said = request.headers.get(DIRECT, "")
     place = blobs.direct_upload(sha256, int(said)) if said.isascii() and said.isdecimal() else None
     if place is not None and caller.role != "worker":
@@ -122,7 +122,7 @@ async def get_file(blobs: Blobs, whole: WholeFiles, request: web.Request, sha256
 
 @routes("GET /files/{sha256}/pieces", WORKERS, is_documented=False)
 async def get_pieces(lists: PieceLists, sha256: FileHash) -> web.Response:
-    """Return the hashes of a file's pieces (loopline_shared/pieces.py), for workers that take it from one another."""
+    """Return the hashes of a file's pieces (loopline_shared/pieces.py), for workers that get it from one another."""
     return web.Response(body=found(await lists.get(sha256), f"file {sha256}"), content_type=BYTES)
 
 

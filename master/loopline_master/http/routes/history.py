@@ -30,9 +30,7 @@ async def get_history(
     until: Moment | None = None,
     limit: Limit = 100,
 ) -> HistoryReport:
-    """Return the processor time of attempts that ended between two moments, by user, worker or job; the greatest
-    first.
-    """
+    """Return the processor time of attempts that ended between two moments, by user, worker or job, largest first."""
     end = scheduler.state.now + 1.0 if until is None else until
     lines = await store.usage.by(by, since, end, limits.page_size(limit))
     return HistoryReport(since=since, until=end, lines=lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from loopline_master.certificates.job_secrets import shown
-from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.events import JobCancelled, JobLimited, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, files_of_job
 from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
@@ -37,10 +37,10 @@ from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
-from loopline_master.store.queries.audit_log import Deed
+from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.submissions import Submissions
-from loopline_shared.rest.bodies import Explanation, JobDetail, JobPage, JobView, Submission
+from loopline_shared.rest.bodies import Explanation, JobChange, JobDetail, JobPage, JobView, Submission
 from loopline_shared.spec import JobSpec
 
 routes = Routes("jobs")
@@ -52,18 +52,18 @@ async def submit_job(
     forecaster: Forecaster,
     followed: FollowedResults,
     caller: Caller,
-    deed: Deed,
+    action: AuditedAction,
     body: JobSpec,
     idempotency_key: IdempotencyKey | None = None,
     prefer: Prefer = "",
 ) -> Submission:
     """Submit a job.
 
-    The answer comes once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
-    gets the same answer, another body is declined. With `Prefer: wait=1` it comes a moment later, and has the results
-    of a job that is over by then.
+    The answer is sent once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
+    gets the same answer, another body is declined. With `Prefer: wait=1` the answer is sent a moment later, with the
+    results of a job that is over by then.
     """
-    made = await submissions.submit(caller.name, body, idempotency_key, deed=deed)
+    made = await submissions.submit(caller.name, body, idempotency_key, action=action)
     more: dict[str, object] = {}
     if warnings := forecaster.warnings_about(made.id):
         more["warnings"] = [*made.warnings, *warnings]
@@ -105,9 +105,9 @@ async def list_jobs(
 async def get_job(
     store: Store, forecaster: Forecaster, scheduler: Scheduler, caller: Caller, job: JobNumber
 ) -> JobDetail:
-    """Return one job, with what was submitted, and the large files on their way for it.
+    """Return one job, with its spec and the large files being transferred for it.
 
-    Values of its environment are for its user and admins; others, and all of secrets, read `(hidden)`.
+    Only its user and admins see values of its environment. All others, and values of secrets, read `(hidden)`.
     """
     detail = forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
     spec = shown(detail.spec, is_own=caller.may_steer(detail.owner))
@@ -117,21 +117,29 @@ async def get_job(
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
-async def cancel_job(engine: Engine, store: Store, caller: Caller, deed: Deed, job: JobNumber) -> JobView:
+async def cancel_job(engine: Engine, store: Store, caller: Caller, action: AuditedAction, job: JobNumber) -> JobView:
     """Cancel a job: its attempts are stopped."""
-    return await _steer(engine, store, caller, deed, JobCancelled(job))
+    return await _steer(engine, store, caller, action, JobCancelled(job))
 
 
 @routes("POST /jobs/{job}/pause", USERS, declines=(409,))
-async def pause_job(engine: Engine, store: Store, caller: Caller, deed: Deed, job: JobNumber) -> JobView:
-    """Pause a job: its running tasks go on, and no others start. Meanwhile it does not hold other jobs."""
-    return await _steer(engine, store, caller, deed, JobPaused(job))
+async def pause_job(engine: Engine, store: Store, caller: Caller, action: AuditedAction, job: JobNumber) -> JobView:
+    """Pause a job: its running tasks continue, and no others start. A paused job does not hold other jobs."""
+    return await _steer(engine, store, caller, action, JobPaused(job))
 
 
 @routes("POST /jobs/{job}/resume", USERS, declines=(409,))
-async def resume_job(engine: Engine, store: Store, caller: Caller, deed: Deed, job: JobNumber) -> JobView:
+async def resume_job(engine: Engine, store: Store, caller: Caller, action: AuditedAction, job: JobNumber) -> JobView:
     """Resume a paused job."""
-    return await _steer(engine, store, caller, deed, JobResumed(job))
+    return await _steer(engine, store, caller, action, JobResumed(job))
+
+
+@routes("PATCH /jobs/{job}", USERS, declines=(409,))
+async def change_job(
+    engine: Engine, store: Store, caller: Caller, action: AuditedAction, job: JobNumber, body: JobChange
+) -> JobView:
+    """Change how many attempts of a job may run at once. Those that run stay."""
+    return await _steer(engine, store, caller, action, JobLimited(job, body.max_running))
 
 
 @routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 429, 503))
@@ -163,8 +171,12 @@ async def explain_this_job(
 
 
 async def _steer(
-    engine: Engine, store: Store, caller: Caller, deed: Deed, event: JobCancelled | JobPaused | JobResumed
+    engine: Engine,
+    store: Store,
+    caller: Caller,
+    action: AuditedAction,
+    event: JobCancelled | JobPaused | JobResumed | JobLimited,
 ) -> JobView:
     caller.check_may_steer((await job_view(store, event.job)).owner)
-    await engine.ask(event, deed)
+    await engine.ask(event, action)
     return await job_view(store, event.job)

@@ -1,4 +1,4 @@
-"""Joining: an admin makes a token, with which new computers become workers."""
+"""Joining: an admin creates a token with which new computers become workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import Field
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth, Caller, Deeds
+from loopline_master.http.auth import ADMINS, OPEN, WORKERS, AuditRecorder, Auth, Caller
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
@@ -36,7 +36,7 @@ async def list_join_tokens(
 async def create_join_token(
     auth: Auth, settings: MasterSettings, encryption: Encryption, request: web.Request, body: JoinTokenRequest
 ) -> JoinTokenCreated:
-    """Make a token with which a number of computers can join. Its secret is in this answer only."""
+    """Create a token with which a number of computers can join. Only this answer has its secret."""
     made = await auth.create_join_token(body)
     return made.model_copy(update=reached_at(request, settings, encryption))
 
@@ -48,15 +48,15 @@ async def revoke_join_token(store: Store, token: TokenId) -> JoinTokenView:
 
 
 @routes("POST /join", OPEN, status=201, declines=(403, 429))
-async def join(auth: Auth, deeds: Deeds, request: web.Request, body: JoinRequest) -> TokenView:
-    """Let a computer join. The same request twice is granted once: repeat it if the answer was lost."""
+async def join(auth: Auth, audit: AuditRecorder, request: web.Request, body: JoinRequest) -> TokenView:
+    """Let a computer join. Repeat the request if the answer was lost: the same request counts once."""
     token = await auth.join(body, request.remote or "")
     caller = Caller(token.name, token.role, token.worker, token.id)
-    await deeds.note(deeds.begin(caller, request, "join"), token.id)
+    await audit.note(audit.begin(caller, request, "join"), token.id)
     return token
 
 
 @routes("POST /leave", WORKERS, declines=(409,))
 async def leave(auth: Auth, request: web.Request) -> TokenView:
-    """Revoke the token of the computer that asks; it got it by joining."""
+    """Revoke the token with which the calling computer has joined."""
     return await auth.leave(request)

@@ -27,14 +27,14 @@ routes = Routes("outputs")
 _ZIP = "application/zip"
 
 MAX_ARCHIVED = 100_000
-"""Files in one archive. Its directory, which comes last, is held in memory: about 100 MB of so many."""
+"""Files in one archive. Its directory, which comes last, is held in memory: about 100 MB for this many."""
 
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs", READERS)
 async def list_outputs(store: Store, job: JobNumber, task: TaskNumber) -> OutputFiles:
     """List the output files of a task, by the outputs that its job declares.
 
-    Of a failed task these are the files that its last attempt left, which `outputs.zip` leaves out.
+    For a failed task these are the files of its last attempt, which `outputs.zip` does not include.
     """
     task_id = TaskId(job, task)
     files = await store.files.of_task(task_id)
@@ -61,9 +61,9 @@ async def get_output(
 async def get_archive(
     store: Store, files: RetainedFiles, streams: OpenStreams, caller: Caller, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:
-    """Return all output files of a job so far as a ZIP archive: `3/x.csv` of task 3.
+    """Return all output files of a job so far as a ZIP archive: `3/x.csv` is from task 3.
 
-    Files that are not here any more are named in the archive's `MISSING.txt`.
+    The archive's `MISSING.txt` names files that are no longer stored.
     """
     await job_view(store, job)
     await _check_archive(store, files, job)
@@ -76,7 +76,7 @@ async def get_archive(
 
 
 async def _check_archive(store: Store, files: RetainedFiles, job: int) -> None:
-    """Raises LooplineError unless one output file of the job, at least, is here."""
+    """Raises LooplineError unless at least one output file of the job is stored."""
     reason = LooplineError(
         "no_output",
         f"there are no output files of job {job}",
@@ -95,7 +95,7 @@ async def _check_archive(store: Store, files: RetainedFiles, job: int) -> None:
 
 
 async def _send_archive(store: Store, files: RetainedFiles, job: int, response: web.StreamResponse) -> None:
-    """Send the archive. If it cannot be finished, the response is cut off, so that it does not look complete."""
+    """Send the archive. If it cannot be finished, break the connection, so that it does not look complete."""
     count, missing = 0, list[str]()
     async with aclosing(store.files.of_job(job)) as tasks, Archive() as archive:
         async for task in tasks:

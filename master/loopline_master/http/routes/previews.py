@@ -1,4 +1,4 @@
-"""Previews: what a job would be, before it is submitted."""
+"""Previews of jobs before they are submitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline_shared.spec import JobSpec
 routes = Routes("jobs")
 
 
-@routes("POST /jobs/preview", USERS, is_deed=False, declines=(503,))
+@routes("POST /jobs/preview", USERS, is_audited=False, declines=(503,))
 async def preview_job(dry_runs: DryRuns, body: JobSpec) -> Preview:
     """Preview a job: its first tasks, warnings, and its expected time. Nothing is submitted.
 

@@ -1,4 +1,4 @@
-"""Programs: what the grid has learnt from past runs."""
+"""Programs: statistics of past runs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ async def list_programs(
     cursor: Cursor | None = None,
     limit: Limit = 100,
 ) -> Page[ProgramView]:
-    """List programs, the latest used first: their past runs, and the prediction for the next one."""
+    """List programs, last used first: their past runs, and the prediction for the next one."""
     size = limits.page_size(limit)
     return await store.programs.page(owner=owner, name=name, cursor=cursor, limit=size)

@@ -14,7 +14,7 @@ routes = Routes("files")
 async def prune(retention: Retention, body: PruneRequest) -> PruneReport:
     """Report which files no job needs, and remove them if `delete` is true.
 
-    These are files that no job names, once they are older than `file_grace_s`; with `older_than_s`, also those of
-    jobs that ended so long ago. The rows of jobs stay.
+    These are files that no job names, once they are older than `file_grace_s`; with `older_than_s`, also files of
+    jobs that ended at least that long ago. The rows of jobs are kept.
     """
     return await retention.prune(body.older_than_s, delete=body.delete, by_hand=True)

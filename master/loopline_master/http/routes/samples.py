@@ -21,13 +21,13 @@ routes = Routes("timeline")
 LAST_S = 86400.0
 LAST_HOUR_S = 3600.0
 
-Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else a day before the end")]
+Since = Annotated[Moment, Field(description="Start, RFC 3339 or seconds since 1970; default: a day before the end")]
 SinceAnHour = Annotated[
-    Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")
+    Moment, Field(description="Start, RFC 3339 or seconds since 1970; default: an hour before the end")
 ]
-Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
-Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of more minutes, means are made")]
-FewPoints = Annotated[int, Field(ge=1, le=120, description="At most so many of each worker")]
+Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; default: now")]
+Points = Annotated[int, Field(ge=1, le=5000, description="The most points; longer spans are averaged")]
+FewPoints = Annotated[int, Field(ge=1, le=120, description="The most points of each worker")]
 
 
 @routes("GET /samples", READERS, is_shared=True)
@@ -68,6 +68,6 @@ async def _between(
 
 
 def _span(since: float | None, until: float | None, usual_s: float) -> tuple[float, float]:
-    """Return begin and end of the time that is asked for: it ends now and is as long as usual, if nothing is said."""
+    """Return start and end; by default the end is now and the start is ``usual_s`` earlier."""
     end = time.time() if until is None else min(until, float(MAX_ID))
     return max(0.0, end - usual_s) if since is None else min(since, float(MAX_ID)), end

@@ -7,7 +7,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import ConfigDict, Field, RootModel
 
-from loopline_master.http.auth import OPEN, Auth, Caller, Deeds
+from loopline_master.http.auth import OPEN, AuditRecorder, Auth, Caller
 from loopline_master.http.operations import Routes
 from loopline_master.http.sessions import forget_in_browser, keep_in_browser
 from loopline_shared import __version__
@@ -16,9 +16,7 @@ from loopline_shared.rest.bodies import Body
 
 routes = Routes("access")
 
-COOKIE = {
-    "Set-Cookie": "The session, which requests without an Authorization header then go by; no script can read it"
-}
+COOKIE = {"Set-Cookie": "The session, used by requests without an Authorization header; scripts cannot read it"}
 
 
 class SignIn(Body):
@@ -30,7 +28,7 @@ class SignIn(Body):
 
 
 class Session(RootModel[Whoami | None]):
-    """The user who is signed in; null if nobody is."""
+    """The user who is signed in; null without a session."""
 
 
 @routes("GET /session", OPEN)
@@ -41,13 +39,13 @@ async def get_session(auth: Auth, request: web.Request) -> Session:
 
 
 @routes("POST /session", OPEN, answer=Whoami, headers=COOKIE, declines=(401, 403, 429))
-async def sign_in(auth: Auth, deeds: Deeds, request: web.Request, body: SignIn) -> web.Response:
-    """Sign in with a token: a cookie then authenticates this browser, for a week at most.
+async def sign_in(auth: Auth, audit: AuditRecorder, request: web.Request, body: SignIn) -> web.Response:
+    """Sign in with a token: a cookie then authenticates this browser for at most a week.
 
     Requests that change something must come from this master's own page: their Origin is checked.
     """
     caller, cookie = await auth.sign_in(request, body.token)
-    await deeds.note(deeds.begin(caller, request, "sign_in"))
+    await audit.note(audit.begin(caller, request, "sign_in"))
     response = web.Response(text=_whoami(caller).model_dump_json(), content_type="application/json")
     if cookie:
         keep_in_browser(request, response, cookie)

@@ -39,15 +39,15 @@ async def get_passing(store: Store, settings: MasterSettings) -> PassingReport:
 async def get_forecasts(forecaster: Forecaster, store: Store) -> ForecastReport:
     """Return the accuracy of past ETAs and of the planned starts of gangs.
 
-    Of completed jobs, these are the shares that had completed by the p50 and by the p90 that users were told at
-    certain moments. Of gangs, how many promised starts were kept, and why others were not.
+    For completed jobs: the shares that had completed by the p50 and the p90 shown to users at certain moments. For
+    gangs: how many promised starts were kept, and why others were not.
     """
     return forecaster.report().model_copy(update={"plans": await store.jobs.kept_plans()})
 
 
 @routes(f"GET {API_PREFIX}/master", READERS)
 async def get_master(scheduler: Scheduler, metrics: Metrics, growth: Growth) -> MasterView:
-    """Return the health of the master: how long its steps take, how its data grow, and which users cost it most."""
+    """Return the master's health: the duration of its steps, the growth of its data, and the users that cost most."""
     return MasterView(
         version=__version__,
         started_at=metrics.started_at,
@@ -84,7 +84,7 @@ async def get_metrics(
 
 
 def _heaviest(costs: dict[str, Cost], live: UserJobs) -> list[UserCost]:
-    """Return the users that cost most, and those with jobs in the grid."""
+    """Return the users that cost most, and all users with jobs in the grid."""
     names = {*costs, *live.counts}
     found = [
         UserCost(
@@ -100,7 +100,7 @@ def _heaviest(costs: dict[str, Cost], live: UserJobs) -> list[UserCost]:
 
 
 async def _check(store: Store) -> None:
-    """Raises LooplineError if the database takes no writing, or takes too long."""
+    """Raises LooplineError if the database cannot be written, or not in time."""
     try:
         async with asyncio.timeout(READY_WITHIN_S):
             await store.check()

@@ -50,11 +50,11 @@ routes = Routes("tasks")
 
 MOST_SWEPT = 20_000
 MOST_JOBS = 100
-"""The latest jobs with failures whose groups are merged; as many are kept once they were read."""
+"""Number of latest jobs with failures whose groups are merged, and number of jobs whose groups are cached."""
 SearchText = Annotated[
     str, Field(min_length=1, max_length=200, pattern=r"^[^\r\n]*$", description="The text that lines must contain")
 ]
-PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true where some of it was not kept"}}
+PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true if part of it was not kept"}}
 
 
 @routes("GET /jobs/{job}/tasks", READERS, is_shared=True)
@@ -76,7 +76,7 @@ async def list_tasks(
 
 @routes("GET /jobs/{job}/sweep", READERS, answer=SweepColumns, is_shared=True)
 async def get_sweep(store: Store, row_files: RowFiles, job: JobNumber) -> bytes:
-    """Return a job's first 20,000 tasks in columns, with their parameters and metrics: to sort, filter and draw."""
+    """Return a job's first 20,000 tasks in columns, with their parameters and metrics, to sort, filter and draw."""
     tasks = found(await store.tasks.sweep(job, MOST_SWEPT, row_files.rows), f"job {job}")
     return await asyncio.to_thread(columns.sweep, tasks)
 
@@ -99,7 +99,7 @@ async def get_stdout(
     follow: FollowTask = False,
     rank: Rank = 0,
 ) -> web.StreamResponse:
-    """Return a task's stdout: that of its accepted attempt, else of the one that ended last."""
+    """Return the stdout of a task's accepted attempt, else of the attempt that ended last."""
     return await output.answer(request, caller, TaskId(job, task), stream="stdout", is_followed=follow, rank=rank)
 
 
@@ -113,7 +113,7 @@ async def get_stderr(
     follow: FollowTask = False,
     rank: Rank = 0,
 ) -> web.StreamResponse:
-    """Return a task's stderr: that of its accepted attempt, else of the one that ended last."""
+    """Return the stderr of a task's accepted attempt, else of the attempt that ended last."""
     return await output.answer(request, caller, TaskId(job, task), stream="stderr", is_followed=follow, rank=rank)
 
 
@@ -147,7 +147,7 @@ async def list_attempts(
     cursor: Cursor | None = None,
     limit: Limit = 100,
 ) -> Page[AttemptView]:
-    """List the attempts that were on their workers at some time between two moments, by dispatch."""
+    """List the attempts that were at a worker at any time between two moments, by dispatch."""
     end = float(MAX_ID) if until is None else until
     return await store.attempts.between(since, end, cursor=cursor, limit=limits.page_size(limit))
 
@@ -156,10 +156,10 @@ async def list_attempts(
 async def list_failures(
     store: Store, row_files: RowFiles, owner: OfOwner | None = None, since: Moment = 0.0
 ) -> FailureReport:
-    """Group the failed tasks of the latest 100 jobs that have any by exit code and reason, the most frequent first.
+    """Group the failed tasks of the latest 100 jobs with failures by exit code and reason, most frequent first.
 
-    Jobs that ended before `since` are left out. Reasons that differ in numbers, or in the parameters of their task,
-    are one kind.
+    Jobs that ended before `since` are left out. Reasons that differ only in numbers or in parameters of the task are
+    grouped together.
     """
     return await store.failures.across_jobs(owner=owner, since=since, most_jobs=MOST_JOBS, rows=row_files.rows)
 
@@ -176,7 +176,7 @@ async def find_lines(
 ) -> Page[FoundLine]:
     """Find the lines of stdout and stderr that contain a text, in all tasks of a job, by task.
 
-    A page may be empty and have a `next`: at most 64 MiB are read for each.
+    A page may be empty and still have a `next`: at most 64 MiB are read for each.
     """
     await job_view(store, job)
     return await search.lines(job, text, cursor=cursor, limit=limits.page_size(limit))

@@ -30,9 +30,9 @@ LAST_S = 3600.0
 MAX_BARS = 100_000
 _TRACED_AT_ONCE = 2_000
 
-Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")]
-Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
-Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="At most so many attempts, the latest ones")]
+Since = Annotated[Moment, Field(description="Start, RFC 3339 or seconds since 1970; default: an hour before the end")]
+Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; default: now")]
+Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="The most attempts, latest ones first")]
 
 
 @routes("GET /timeline", READERS, answer=Timeline, is_shared=True)
@@ -45,14 +45,14 @@ async def get_timeline(
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> bytes:
-    """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
+    """Return the attempts in a window of time, in columns, and the times in which last tasks were held."""
     window = await _window(store, since, until, Chosen(job, owner, worker), limit)
     return await asyncio.to_thread(columns.timeline, window)
 
 
 @routes("GET /plans", READERS, is_shared=True)
 async def get_plans(store: Store) -> WaitingPlans:
-    """Return the planned starts of the gangs that wait, the earliest first; at most 1,000."""
+    """Return at most 1,000 planned starts of waiting gangs, earliest first."""
     return await store.jobs.waiting_plans(time.time())
 
 
@@ -76,11 +76,7 @@ async def get_trace(
 async def get_trace_of_job(
     store: Store, streams: OpenStreams, caller: Caller, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:
-    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 100,000 the
-    latest.
-
-    It comes a piece at a time.
-    """
+    """Stream a job's latest 100,000 attempts as Chrome trace-event JSON, for Perfetto or speedscope."""
     await job_view(store, job)
     with streams.seat(caller):
         zipping = Zipping() if takes_gzip(request) else None
@@ -94,7 +90,7 @@ async def get_trace_of_job(
 
 
 async def _pieces_of_trace(store: Store, job: int, zipping: Zipping | None) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a job's trace as they are sent: its events are not all in memory at any time."""
+    """Yield the bytes of a job's trace in pieces, so that never all events are in memory."""
 
     def sent(piece: bytes) -> bytes:
         return zipping.add(piece) if zipping else piece
@@ -110,7 +106,7 @@ async def _pieces_of_trace(store: Store, job: int, zipping: Zipping | None) -> A
 
 
 async def _lists_of_events(store: Store, job: int) -> AsyncGenerator[Iterable[trace.Event]]:
-    """Yield the events of a job's trace, so many attempts at a time, to be made elsewhere."""
+    """Yield the events of a job's trace in batches of attempts; each iterable is consumed in another thread."""
     now = time.time()
     begun = await store.timelines.begun(job, now, MAX_BARS)
     zero = min([begun.first_at or now, *(hold.since for hold in begun.held)])
@@ -140,5 +136,5 @@ def _attached(name: str) -> dict[str, str]:
 
 
 async def _answer(request: web.Request, pack: Callable[[], bytes]) -> web.Response:
-    """Answer with JSON, encoded in a thread while the master goes on."""
+    """Answer with JSON that is encoded in a thread."""
     return await json_answer(request, await asyncio.to_thread(pack))

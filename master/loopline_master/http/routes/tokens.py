@@ -24,7 +24,7 @@ from loopline_shared.rest.times import Moment
 
 routes = Routes("access")
 
-Doer = Annotated[Name, Field(description="Only what this user or worker did")]
+Doer = Annotated[Name, Field(description="Only actions of this user or worker")]
 TokenId = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", description="The token's id: what follows `ll_` in it")]
 
 
@@ -41,7 +41,7 @@ async def list_tokens(
 async def create_token(
     auth: Auth, settings: MasterSettings, encryption: Encryption, request: web.Request, body: TokenRequest
 ) -> TokenCreated:
-    """Make a token. Its secret is in this answer only."""
+    """Create a token. Only this answer has its secret."""
     made = await auth.create(body.name, body.role, body.expires_s)
     return made.model_copy(update=reached_at(request, settings, encryption))
 
@@ -61,7 +61,7 @@ async def list_audit_log(
     cursor: Cursor | None = None,
     limit: Limit = 100,
 ) -> Page[AuditEntry]:
-    """List what was changed by requests, the latest first: who did what, from where."""
+    """List changes made by requests, latest first: who made them, and from where."""
     return await store.audit_log.page(who=who, since=since, cursor=cursor, limit=limits.page_size(limit))
 
 
@@ -73,5 +73,5 @@ async def whoami(caller: Caller) -> Whoami:
 
 @routes("GET /webhook-secret", USERS)
 async def get_webhook_secret(secrets: WebhookSecrets, caller: Caller) -> WebhookSecret:
-    """Return the secret by which the receiver of your webhooks can tell that they are this master's."""
+    """Return the secret with which the receiver of your webhooks can verify that they come from this master."""
     return WebhookSecret(secret=secrets.of(caller.name))

@@ -9,12 +9,13 @@ from loopline_master.core.events import WorkerDrained, WorkerForgotten, WorkerUn
 from loopline_master.core.explain.explain_transfers import files_coming
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.engine import Engine
 from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, DrainReason, Limit, WithLastHour, WorkerName
+from loopline_master.http.parameters import Cursor, DrainNow, DrainReason, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
@@ -36,6 +37,7 @@ async def list_workers(
     store: Store,
     engine: Engine,
     links: WorkerLinks,
+    scheduler: Scheduler,
     limits: Limits,
     cursor: Cursor | None = None,
     limit: Limit = 100,
@@ -44,16 +46,21 @@ async def list_workers(
     """List workers, by name."""
     size = limits.page_size(limit)
     page = await store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
-    return page.model_copy(update={"items": [_as_of_now(view, engine, links) for view in page.items]})
+    return page.model_copy(update={"items": [_as_of_now(view, engine, links, scheduler) for view in page.items]})
 
 
 @routes("GET /workers/{worker}", READERS, is_shared=True)
 async def get_worker(
-    store: Store, engine: Engine, links: WorkerLinks, worker: WorkerName, last_hour: WithLastHour = False
+    store: Store,
+    engine: Engine,
+    links: WorkerLinks,
+    scheduler: Scheduler,
+    worker: WorkerName,
+    last_hour: WithLastHour = False,
 ) -> WorkerView:
     """Return one worker."""
     view = found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
-    return _as_of_now(view, engine, links)
+    return _as_of_now(view, engine, links, scheduler)
 
 
 @routes("GET /workers/{worker}/explain", READERS, is_shared=True)
@@ -64,9 +71,11 @@ async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: 
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
-async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "") -> WorkerView:
-    """Drain a worker: it finishes its tasks, and gets no new ones. One that drains already gets the new reason."""
-    return await _steer(engine, store, WorkerDrained(worker, reason))
+async def drain_worker(
+    engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "", now: DrainNow = False
+) -> WorkerView:
+    """Drain a worker: it finishes its tasks and gets no new ones. If it drains already, only the reason changes."""
+    return await _steer(engine, store, WorkerDrained(worker, reason, now))
 
 
 @routes("POST /workers/{worker}/undrain", ADMINS)
@@ -77,7 +86,7 @@ async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> Wo
 
 @routes("POST /workers/{worker}/forget", ADMINS, declines=(409,))
 async def forget_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
-    """Forget a worker that is away, with its token: it has to join anew. The answer shows it as it was."""
+    """Forget a disconnected worker and its token: it has to join again. The answer shows its last state."""
     view = found(await store.workers.detail(worker), f"worker {worker}")
     await engine.ask(WorkerForgotten(worker))
     return view
@@ -85,7 +94,7 @@ async def forget_worker(engine: Engine, store: Store, worker: WorkerName) -> Wor
 
 @routes("GET /network", READERS, is_shared=True)
 async def get_network(network: LiveNetwork, measurement: Measurement) -> NetworkView:
-    """Return the tree of switches and hosts, what each link carries and how that is known, and what flows now."""
+    """Return the tree of switches and hosts, the capacity of each link and its source, and the current flows."""
     return network.view(measurement.view)
 
 
@@ -97,7 +106,7 @@ async def measure_network(measurement: Measurement) -> MeasurementView:
 
 @routes("GET /network/probe", WORKERS, is_documented=False)
 async def get_probe(request: web.Request) -> web.Response:
-    """Return a range of zeros, for a worker that measures its way from the master."""
+    """Return a range of zeros, for a worker that measures its connection from the master."""
     try:
         span = request.http_range
         asked = range(span.start or 0, span.stop or 0)
@@ -117,13 +126,15 @@ async def open_link(
         return await links.serve(request, Bearer(caller.token, caller.worker))
 
 
-def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks) -> WorkerView:
-    """Return the view of a worker's row with what the row does not have: its last Report, and links refused."""
+def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: Scheduler) -> WorkerView:
+    """Add the last Report, the refused links and the resources in use to the view of a worker's row."""
     said: dict[str, object] = {"twin": twin} if (twin := links.twin(view.name)) else {}
     if refused := links.refused(view.name):
         said["refused"] = refused
     if heard := engine.kept_back.last_heard(view.name):
         said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
+    if view.facts.resources:
+        said["resources_used"] = dict(scheduler.state.own(CountedUnits).on_worker.get(view.name, {}))
     return view.model_copy(update=said) if said else view
 
 

@@ -20,7 +20,7 @@ from loopline_shared.rest.bodies import Page
 _COLUMNS = ("at", "who", "role", "token", "address", "did", "on")
 _NOTE = Statement(lambda _: insert(audit_log).inline().values({name: bindparam(name) for name in _COLUMNS}))
 _AT_ONCE = 100
-"""So many entries go with a deed at most: no step waits for what is kept for a shorter time from now on."""
+"""Old entries deleted with each new one, at most: a step does not wait for all of them if retention is shortened."""
 
 
 def _literal(number: int) -> ColumnElement[int]:
@@ -35,10 +35,10 @@ _values = attrgetter(*_COLUMNS)
 
 
 @dataclass(slots=True)
-class Deed:
+class AuditedAction:
     """An operation of a user, recorded once it is done, in the same transaction if possible.
 
-    It has the fields of an AuditEntry but its id. With it go some of the entries that are older by ``keep_s``.
+    It has the fields of an AuditEntry without its id. Recording it deletes some entries older than ``keep_s``.
     """
 
     at: float
@@ -52,12 +52,12 @@ class Deed:
     is_noted: bool = False
 
 
-def noted(deeds: Sequence[Deed]) -> list[Write]:
+def noted(actions: Sequence[AuditedAction]) -> list[Write]:
     """Return the writes of these operations."""
-    if not deeds:
+    if not actions:
         return []
-    forgotten_before = max(deed.at - deed.keep_s for deed in deeds)
-    return [(_NOTE, [_values(deed) for deed in deeds]), (_FORGET, [(forgotten_before,)])]
+    forgotten_before = max(action.at - action.keep_s for action in actions)
+    return [(_NOTE, [_values(action) for action in actions]), (_FORGET, [(forgotten_before,)])]
 
 
 class AuditLog:
@@ -66,9 +66,9 @@ class AuditLog:
     def __init__(self, read: Transact, write: Transact) -> None:
         self._read, self._write = read, write
 
-    async def note(self, deed: Deed) -> None:
+    async def note(self, action: AuditedAction) -> None:
         """Store an operation that no step has stored."""
-        await self._write(lambda connection: run(connection, noted([deed])), is_short=True)
+        await self._write(lambda connection: run(connection, noted([action])), is_short=True)
 
     async def page(
         self, *, who: str | None = None, since: float = 0.0, cursor: str | None = None, limit: int = 100

@@ -165,16 +165,25 @@ class FileReferences:
         statement = delete(removals).where(removals.c.job == job)
         await self._write(lambda connection: connection.execute(statement))
 
-    async def named(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[Named, None]:
+    async def is_left(self, job: int, sha256: str) -> bool:
+        """True if the file is an output of an attempt of the job that was not accepted."""
+        is_named = type_coerce(attempts.c.outputs, Text).like(f"%{sha256}%")
+        query = select(attempts.c.task).where(attempts.c.job == job, ~attempts.c.accepted, is_named).limit(1)
+        return await self._read(lambda connection: connection.execute(query).first()) is not None
+
+    async def named(
+        self, without: frozenset[int] = frozenset(), left_since: float = 0.0
+    ) -> AsyncGenerator[Named, None]:
         """Generate all text in the rows that may name files of jobs whose files are retained.
 
-        The rows of all jobs are read together: most name no file, and a query for each job would cost more than them.
+        Outputs of attempts that were not accepted, and ended before ``left_since``, are not retained. The rows of all
+        jobs are read together: most name no file, and a query for each job would cost more than them.
         """
         async for row in self._by_key((jobs.c.id,), _spec_texts()):
             if row.id not in without:
                 yield Named(row.id, 0, f"{row.inputs} {row.spec}")
         key = (attempts.c.job, attempts.c.task, attempts.c.number)
-        async for row in self._by_key(key, _attempt_texts()):
+        async for row in self._by_key(key, _attempt_texts(left_since)):
             if row.job not in without:
                 yield Named(row.job, row.task, " ".join(filter(None, row[3:])))
 
@@ -219,8 +228,10 @@ def _spec_texts() -> Select[Any]:
     return query.where(or_(jobs.c.inputs.is_not(None), spec.like(_HAS_FILE)), _is_retained)
 
 
-def _attempt_texts() -> Select[Any]:
+def _attempt_texts(left_since: float) -> Select[Any]:
     """Return the query for attempts that name files, of such jobs."""
-    texts = [type_coerce(column, Text) for column in (*_NAMING, attempts.c.outputs)]
+    is_kept = or_(attempts.c.accepted, attempts.c.ended_at.is_(None), attempts.c.ended_at >= left_since)
+    outputs = case((is_kept, type_coerce(attempts.c.outputs, Text))).label("outputs")
+    texts = [*(type_coerce(column, Text) for column in _NAMING), outputs]
     query = select(attempts.c.job, attempts.c.task, attempts.c.number, *texts)
     return query.join_from(attempts, jobs, jobs.c.id == attempts.c.job).where(_names_files(), _is_retained)

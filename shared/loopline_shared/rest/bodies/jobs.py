@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from loopline_shared.rest.bodies.network import FileFlow
 from loopline_shared.rest.bodies.tasks import TaskResult
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import MAX_TASKS, JobSpec
 
 JobCondition = Literal[
     "waiting", "queued", "running", "succeeded", "failed", "cancelled", "paused", "stalled", "held", "overdrawn"
@@ -119,6 +119,7 @@ class JobView(Body):
     was_held: Period | None = None  # while the order guarantee held its last task, or its delivery; null: never
     max_attempts: int
     max_replicas: int | None  # null: unlimited
+    max_running: int | None = None  # of its attempts at once; null: unlimited
     entered_at: Time | None = None  # when it (last) entered the grid
     waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
     mismatches: int = 0  # tasks of which two results differ
@@ -132,6 +133,12 @@ class JobDetail(JobView):
     plan: PlanView | None = None  # of its next gang, or of the last that has started
     notification: str = ""  # state of the end's notification; empty: none, or the job has not ended
     files_coming: tuple[FileFlow, ...] = ()  # large inputs on their way to workers that are to run its tasks
+
+
+class JobChange(Body):
+    """Changes of an unfinished job."""
+
+    max_running: Annotated[int, Field(ge=1, le=MAX_TASKS)] | None  # null: unlimited
 
 
 class LiveTotals(Body):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from loopline_shared.model import Name, Order, OrderWithin
 from loopline_shared.rest.bodies.base import Body
@@ -125,6 +125,34 @@ class SharesView(Body):
     is_kept: bool  # false: there is one user, or the master was started with shares off
     half_life_s: float  # after which half of what was used is forgotten
     users: list[UserShare]  # who is next comes first
+
+
+class LimitView(Body):
+    """A limit of units that tasks may hold at once: for the grid, for one user, or for each user."""
+
+    name: Name
+    user: str | None  # whom it applies to; null: the whole grid, or each user
+    per_user: bool  # it applies to each user without a limit of their own
+    units: int  # that tasks may hold at once
+    used: dict[str, int]  # units in use, by user
+
+
+class LimitsView(Body):
+    limits: list[LimitView]  # by name
+
+
+class LimitRequest(Body):
+    """A limit for one user, for each user without one of their own, or for the whole grid."""
+
+    units: Annotated[int, Field(ge=0, le=1_000_000)]  # that tasks may hold at once
+    user: Name | None = None  # for this user only
+    per_user: bool = False  # for each user without a limit of their own
+
+    @model_validator(mode="after")
+    def _is_for_one_or_each(self) -> Self:
+        if self.user is not None and self.per_user:
+            raise ValueError("give either user or per_user")
+        return self
 
 
 class ShareRequest(Body):

@@ -63,6 +63,7 @@ class WorkerView(Body):
     quarantine: QuarantineView | None = None  # while it gets only tasks that no other worker can run
     half_open: bool = False  # after a quarantine: one attempt at a time
     last_hour: LastHour | None = None  # where asked for
+    resources_used: dict[str, int] = Field(default={})  # units of its resources that tasks hold
     refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 

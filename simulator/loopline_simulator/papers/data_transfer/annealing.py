@@ -1,7 +1,7 @@
-"""Better assignments by simulated annealing, as Takahashi et al. mean to try it (section 2).
+"""Better assignments by simulated annealing, which Takahashi et al. intend to try (section 2).
 
-A step swaps the tasks of two places, the first of which waits for a full link. A better assignment is always taken, a
-worse one with a chance that falls with the loss and, as it cools, with time; the best one met is the answer.
+A step swaps the tasks of two hosts; the first of them waits for a full link. A better assignment is always accepted,
+a worse one with a probability that falls with the loss and with time; the best one found is the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOT, _COLD = 0.03, 0.0003
 
 
 def anneal(assessment: Assessment, seed: int, steps: int) -> Assignment:
-    """Return the best assignment met in so many steps; the same seed gives the same one."""
+    """Return the best assignment found in ``steps`` steps; the same seed gives the same one."""
     now = best = assessment.of(local_first(assessment))
     scale = now.value
     for step in range(steps):

@@ -1,4 +1,4 @@
-"""Assignments of tasks to hosts, and their value: the throughput at which data arrives (Takahashi et al., section 2).
+"""Assignments of tasks to hosts, and their value: the throughput of arriving data (Takahashi et al., section 2).
 
 Each free host gets at most one task in a round. A host that has all files of its task reads them from its own disk;
 any other waits for the pipelines that a plan gives it. The sum over the hosts is the value. Where links are full, the
@@ -20,12 +20,12 @@ Order = tuple[int, ...]
 """Numbers of tasks: the first goes to the first host, and so on. Those beyond the last host wait."""
 
 _FULL = 1 - 1e-6
-"""Share of a capacity from which on a link counts as full."""
+"""Share of the capacity that makes a link count as full."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRequest:
-    """All that an assignment is made from: free hosts, the tasks that wait, and who has which file.
+    """Input of an assignment: free hosts, waiting tasks, and the holders of each file.
 
     Tasks are named by their files. If there are fewer than hosts, tasks without files fill the places.
     """
@@ -36,7 +36,7 @@ class AssignmentRequest:
     hosts: tuple[str, ...]
     disk_rate: float  # bytes per second that a host reads from its own disk
     running: tuple[Pipeline, ...] = ()  # transfers under way, which go on
-    demands: tuple[Demand, ...] = ()  # ... and who wants them
+    demands: tuple[Demand, ...] = ()  # ... and the hosts that need them
 
     @property
     def places(self) -> int:
@@ -92,7 +92,7 @@ class Assessment:
         return Assignment(order, found.objective + local * request.disk_rate, found, self._waiting(found))
 
     def _waiting(self, found: TransferPlan) -> tuple[int, ...]:
-        """Return the places of hosts whose pipelines use a full direction; of all that fetch if none is full."""
+        """Return the indices of hosts whose pipelines use a full direction; of all fetching hosts if none is full."""
         network = self.request.network
         uses = [network.use([network.number[name] for name in each.hosts]) for each in found.pipelines]
         load: dict[int, float] = {}
@@ -130,7 +130,7 @@ def local_first(assessment: Assessment) -> Order:
 
 
 def _switches(request: AssignmentRequest) -> dict[str, frozenset[int]]:
-    """Return at which switches each file is."""
+    """Return the switches below which each file can be found."""
     network = request.network
     return {
         file: frozenset(network.parent[network.number[name]] for name in names)

@@ -1,4 +1,4 @@
-"""A round of tasks: searches for the hosts they go to (Takahashi et al., section 2), and what a live master does.
+"""A round of tasks, assigned to hosts by the searches (Takahashi et al., section 2) or as a live master does.
 
 Then the planner brings each host the data of its task.
 """
@@ -27,7 +27,7 @@ DISK_RATE = 200e6
 
 @dataclass(frozen=True, slots=True)
 class AssignmentCase:
-    """A round of tasks: one for each host and ``more`` of them, each of which needs ``scenario.wants`` files."""
+    """A round of tasks, one for each host and ``more`` others; each needs ``scenario.wants`` files."""
 
     seed: int
     search: str
@@ -49,7 +49,7 @@ class AssignmentAnswer:
     case: AssignmentCase
     value: float  # bytes per second
     plans: int  # made for it
-    last_s: float  # until the last host has what its task needs
+    last_s: float  # until the last host has the files of its task
     mean_s: float  # of all hosts
 
 

@@ -1,4 +1,4 @@
-"""Bounds that no strategy can beat, from what must cross each link."""
+"""Lower bounds for every strategy, from the data that must cross each link."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from loopline_master.core.wings.transfers.network import Network
 from loopline_simulator.papers.data_transfer.transfer_scenario import Situation
 
 Cut = tuple[int, str, tuple[str, ...]]
-"""A direction, a file that must cross it at least once, and the hosts for whose sake."""
+"""A direction, a file that must cross it at least once, and the hosts that need it."""
 
 
 def cuts(network: Network, holders: dict[str, tuple[str, ...]], demands: Iterable[tuple[str, str]]) -> Iterator[Cut]:
-    """Yield what must cross where: a file goes down into a part without it, and up out of one that has all copies.
+    """Yield the necessary crossings: a file goes down into a part without it, and up from one with all its copies.
 
     ``demands`` are (file, host).
     """
@@ -42,9 +42,9 @@ def _below(network: Network) -> Sequence[set[str]]:
 
 
 def least_makespan(situation: Situation) -> float:
-    """Return the time in seconds before which not all demands can be met.
+    """Return a lower bound for the time when all demands are met, in seconds.
 
-    A direction must carry, once, each file that is needed beyond it, and not before somebody there demands it.
+    A direction must carry, once, each file that is needed beyond it, and not before it is demanded there.
     """
     network = Network(situation.nodes)
     came = {(arrival.demand.file, arrival.demand.host): arrival.at for arrival in situation.arrivals}

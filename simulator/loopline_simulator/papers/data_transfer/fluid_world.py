@@ -1,8 +1,8 @@
-"""Transfers as fluids: between two events every pipeline flows at one rate; at each, the strategy is asked again.
+"""Transfers as fluids: between two events every pipeline flows at one rate; each event asks the strategy again.
 
-Events are demands that come, hosts that have a file whole, changes of links, and demands that have waited too long. A
-receiver passes on what it has: pieces that the rest of its line lacks are sent first, so all of a line get on at its
-rate until they are done, whatever each had before.
+Events are new demands, completed files, changes of links, and demands that have waited too long. A receiver passes on
+its pieces, beginning with those that the rest of its line lacks, so all hosts of a line progress at its rate until
+they are done, regardless of the pieces that each had before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline
 from loopline_simulator.papers.data_transfer.transfer_scenario import Situation
 
 _DONE_BYTES = 1.0
-"""So little that is left counts as nothing: what rounding leaves."""
+"""A remainder of less than this is a rounding error."""
 _MOMENT_S = 1e-6
 """... and so little time."""
 
@@ -49,7 +49,7 @@ class Moment:
 
 
 Strategy = Callable[[Moment], tuple[Pipeline, ...]]
-"""Return who sends to whom at which rate, until it is asked again."""
+"""Return the pipelines and their rates until the next event."""
 Watch = Callable[[float, float, Network, tuple[Pipeline, ...]], None]
 """Called with start, end, network and flows of each stretch of time."""
 
@@ -60,7 +60,7 @@ class FluidWorld:
 
     situation: Situation
     strategy: Strategy
-    patience_s: float = inf  # after so long without any rate a demand is asked about again
+    patience_s: float = inf  # time without any rate after which a demand is an event
     watch: Watch = lambda start, end, network, flows: None
     now: float = 0.0
     asked: int = 0  # how often the strategy was

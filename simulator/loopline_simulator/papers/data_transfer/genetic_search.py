@@ -15,7 +15,7 @@ _POPULATION = 12
 
 
 def evolve(assessment: Assessment, seed: int, steps: int) -> Assignment:
-    """Return the best assignment met in so many children; the same seed gives the same one."""
+    """Return the best assignment found among ``steps`` children; the same seed gives the same one."""
     first = assessment.of(local_first(assessment))
     population = [first]
     for step in range(steps):

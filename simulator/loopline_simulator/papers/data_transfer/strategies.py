@@ -1,4 +1,4 @@
-"""Ways to bring files to hosts: the master's planner, and what is done by those who do not know the network."""
+"""Ways to bring files to hosts: the master's planner, and strategies that do not know the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopline_simulator.papers.data_transfer.transfer_scenario import MASTER
 from loopline_simulator.streams import Generator, stream
 
 PATIENCE_S = 10.0
-"""A demand that was without any rate for so long is overdue for good: the planner guarantees it a rate."""
+"""Time without any rate after which a demand stays overdue: the planner guarantees it a rate."""
 LEAST_RATE = 1e6
 """... which is this, in bytes per second."""
 

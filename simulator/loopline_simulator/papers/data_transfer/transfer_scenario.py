@@ -1,4 +1,4 @@
-"""Drawn situations: a campus network, files and who has them, who wants which when, and links that change."""
+"""Random situations: a campus network, files and their holders, demands over time, and links that change."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TransferScenario:
         return tuple(sorted(found, key=lambda arrival: arrival.at))
 
     def _changes(self, seed: int) -> tuple[LinkChange, ...]:
-        """Return the changes of an hour, which is longer than what most runs take."""
+        """Return the changes of an hour, which is longer than most runs."""
         chance, at, found = stream(seed, "changes"), 0.0, []
         while self.change_every_s and self.switches > 1 and at < 3600.0:
             at += float(chance.exponential(self.change_every_s))

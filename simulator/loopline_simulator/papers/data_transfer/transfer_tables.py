@@ -15,7 +15,7 @@ from loopline_simulator.statistics import Estimate, estimate, ratio
 
 
 def picture(answers: Sequence[TransferAnswer]) -> RenderableType:
-    """Return the comparison of strategies. The first one is what the others are compared with."""
+    """Return the comparison of the strategies with the first one."""
     scenario, names = answers[0].case.scenario, list(dict.fromkeys(answer.case.strategy for answer in answers))
     table = bare_table(
         f"[bold]{scenario.files} files of {scenario.size_mb:g} MB to {scenario.hosts} hosts[/] "

@@ -71,7 +71,7 @@ def rates(network: Network, flows: tuple[Pipeline, ...]) -> dict[int, float]:
 
 
 def observe(case: TransferCase) -> tuple[FluidWorld, Meter]:
-    """Run the case, and return the world at its end and all that its links carried."""
+    """Run the case, and return the world at its end and the traffic of its links."""
     strategy, meter = STRATEGIES[case.strategy](case.seed), Meter()
     patience_s = PATIENCE_S if isinstance(strategy, Planned) else inf
     world = FluidWorld(case.scenario.draw(case.seed), strategy, patience_s, meter)

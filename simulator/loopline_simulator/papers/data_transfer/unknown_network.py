@@ -1,9 +1,9 @@
-"""Simulation of one file that goes to all hosts of a network that nobody wrote down.
+"""Simulation of one file that goes to all hosts of a network without a description.
 
-The scheduler, its planner and what it learns run as they do live, over flows that share the links of that network.
+The scheduler, its planner and its learning run as they do live, over flows that share the links of that network.
 
-Each flow is a fluid of its own here, and pieces come in order: a receiver gets no further than its source. What flows
-share is max-min fair. Reports come as workers send them, and tell what their meters read.
+Each flow is a fluid of its own here, and pieces arrive in order: a receiver is never ahead of its source. Flows share
+links by max-min fairness. Reports arrive as workers send them, with the readings of their meters.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from loopline_worker.peers.flow_meter import FlowMeter
 FILE = "f" * 64
 _STEP_S = 0.05
 _PLAN_S = 0.1
-"""A plan comes so long after it was asked for."""
+"""Time from the request for a plan to the plan."""
 _LOOK_EVERY_S = 0.5
 _PATIENCE_S, _LINE_PATIENCE_S, _FORGIVEN_AFTER_S = 1.2, 0.5, 5.0
-"""A source that has nothing is left after so long, and later by as much for each worker before it in the line."""
+"""Time until a source without new pieces is left; extra time for each worker before it in the line; forgiveness."""
 _TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0
 """Pauses between the master's looks at the flows, and between a worker's Reports, as they are live."""
 
@@ -63,8 +63,8 @@ class Receiver:
     meter: FlowMeter
     have: float = 0.0  # bytes
     order: FileFetch | None = None
-    source: str | None = None  # from whom it takes it now
-    counted: float = 0.0  # bytes that its meter has been told of
+    source: str | None = None  # current one
+    counted: float = 0.0  # bytes that its meter knows
     busy_s: float = 0.0  # of the piece that is coming
     is_late: bool = False
     done_at: float | None = None
@@ -78,9 +78,9 @@ class Receiver:
 
 
 class UnknownNetwork:
-    """A run. ``truth`` is the network as it is; ``links`` is what workers report of their cards.
+    """A run. ``truth`` is the real network; ``links`` is the workers' reports about their cards.
 
-    An operator's ``file`` has the network written down. Without ``learns``, it stays as it is assumed.
+    An operator's ``file`` describes the network. Without ``learns``, the initial assumption is kept.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class UnknownNetwork:
             self._receivers[name].order = next((order for order in orders if order.sha256 == FILE), None)
 
     def _source_of(self, one: Receiver) -> str | None:
-        """Return from whom a worker takes the file: the first that is named and not blamed, else the master."""
+        """Return the source of a worker: the first one in its orders that is not blamed, else the master."""
         if one.order is None or one.order.waits:
             return None
         names = [source.worker for source in one.order.sources]

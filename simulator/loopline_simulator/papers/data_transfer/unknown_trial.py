@@ -90,7 +90,7 @@ def _written(case: UnknownCase, at: dict[str, str]) -> str:
 
 
 def picture(answers: Sequence[UnknownAnswer]) -> Table:
-    """Return the table of what each degree of knowledge is worth."""
+    """Return a table of the results for each degree of knowledge."""
     table = Table(
         "the network is", "until the last file", "over the ideal", "the worst", "copies over a cable", "plans"
     )

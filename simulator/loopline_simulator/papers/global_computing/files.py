@@ -17,7 +17,7 @@ from loopline_simulator.papers.global_computing.traffic import TraceTraffic, Tra
 
 TABLES = (1, 2, 3, 4)
 READINGS = ("text", "fitted")
-"""Readings of the paper: its own words, and what its published figures imply."""
+"""Readings of the paper: its text, and assumptions fitted to its published figures."""
 
 
 def paper_scenarios(table: int, reading: str) -> list[QueueingScenario]:

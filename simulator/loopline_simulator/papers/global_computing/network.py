@@ -1,4 +1,4 @@
-"""A one-way network between a site and a server, and the queue in which a client's packets wait to enter it.
+"""A one-way network between a site and a server, and the queue of a client's packets that wait to enter it.
 
 Section 3.1.2 of the paper: first come, first served, at the bandwidth; room for N packets, including the one being
 sent. A foreign packet that finds it full is lost, a request's packet is tried again.
@@ -18,7 +18,7 @@ from loopline_simulator.kernel import Kernel
 from loopline_simulator.papers.global_computing.traffic import Packets
 
 _MEMORY = 40.0
-"""Relaxation times after which the law of the queue's length is independent of its past (to e ** -40)."""
+"""Relaxation times until the distribution of the queue's length is independent of its past (to e ** -40)."""
 
 
 class PacketNetwork:
@@ -28,7 +28,7 @@ class PacketNetwork:
 
     def __init__(self, packets: Packets, bandwidth: float, places: int, packet_bytes: float) -> None:
         self.places = places
-        self.passed = 0  # foreign packets so far
+        self.passed = 0  # foreign packets
         self._packets, self._bandwidth = packets, bandwidth
         slowest = 2 * (1 - math.cos(math.pi / (places + 1))) * bandwidth / packet_bytes  # of M/M/1/N at full load
         self._memory_s = _MEMORY / slowest
@@ -38,7 +38,7 @@ class PacketNetwork:
         self._index, self._window, self._seen = 0, -1, 0.0
 
     def offer(self, now: float, size: float) -> float | None:
-        """Return the time at which a packet of ``size`` bytes that comes now leaves; None if the network is full."""
+        """Return when a packet of ``size`` bytes that arrives now will leave; None if the network is full."""
         self._advance(now)
         leaving = self._leaving
         if len(leaving) >= self.places:
@@ -49,11 +49,11 @@ class PacketNetwork:
 
     @property
     def full_until(self) -> float:
-        """Time at which the packet being sent leaves: until then, a full network stays full."""
+        """Time when the packet being sent will leave: until then, a full network stays full."""
         return self._leaving[0]
 
     def _advance(self, now: float) -> None:
-        """Admit the foreign packets that have come by ``now``, and remove those that are done."""
+        """Admit the foreign packets that have arrived by ``now``, and remove completed ones."""
         if now - self._seen > self._memory_s:
             self._skip_to(now - self._memory_s)
         self._seen = now
@@ -122,9 +122,7 @@ class PacketQueue:
         self._try_later()
 
     def _try_later(self, full_until: float = 0.0) -> None:
-        """Try at the next moment of the process after ``full_until``, before which the network is known to
-        be full.
-        """
+        """Try again at the next moment of the process after ``full_until``: the network is full until then."""
         at = self._kernel.now + next(self._gaps)
         while at < full_until:
             at += next(self._gaps)

@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(slots=True)
 class Lately:
-    """A mean in which old values fade; before the first value, a prior belief."""
+    """A mean that forgets old values exponentially; before the first value, a prior."""
 
     mean: float
     seen: int = 0

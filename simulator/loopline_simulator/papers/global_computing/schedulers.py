@@ -22,7 +22,7 @@ class ServerView(Protocol):
 
     @property
     def first_server(self) -> int:
-        """Server at which round robin begins."""
+        """First server of round robin."""
 
     def computing_s(self, client: int, server: int) -> float:
         """Return J / c: the request's work alone on that server."""

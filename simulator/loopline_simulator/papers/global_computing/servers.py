@@ -1,4 +1,4 @@
-"""Servers, by the way in which they share their time among jobs. All are busy while there is work."""
+"""Servers with different ways to share their time among jobs. All are busy while there is work."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Server(ABC):
 
     @property
     def unfinished_s(self) -> float:
-        """Time for which the server would be busy without further jobs."""
+        """Time that the server would be busy without further jobs."""
         self._account()
         return self._unfinished / self.speed
 
     @property
     def busy_s(self) -> float:
-        """Time for which the server has been busy up to now."""
+        """Time that the server has been busy until now."""
         self._account()
         return self._busy
 

@@ -39,9 +39,7 @@ class Rate:
         self._next = next(changes)
 
     def steps(self, start: float, end: float) -> tuple[Numbers, Numbers]:
-        """Return the times from ``start`` to ``end`` at which the rate changes, and the rates between them (one
-        less).
-        """
+        """Return the times of rate changes from ``start`` to ``end``, and the rates between them (one less)."""
         self._pass(start)
         edges, values = [start], [self._value]
         while self._next[0] < end:
@@ -85,7 +83,7 @@ class OnOff(Part):
         return Rate((at, on * each) for at, on in sums)
 
     def _switches(self, share_on: float, random: Generator) -> Iterator[tuple[float, int]]:
-        """Yield the times at which one source goes on (+1) and off (-1), in its long-run state at time 0."""
+        """Yield the times when one source switches on (+1) and off (-1), in its long-run state at time 0."""
         law = Pareto(shape=self.shape)
         periods = draws(law, 1.0, random)
         on = float(random.random()) < share_on

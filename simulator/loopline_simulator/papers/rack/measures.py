@@ -11,7 +11,7 @@ from loopline_simulator.papers.rack.rack_world import JobHistory
 from loopline_simulator.statistics import RegressionLine, line
 
 _SETTLED = 0.2
-"""Share of the arrivals' span after which utilisation is measured, until the last arrival."""
+"""Utilisation is measured from this share of the arrivals' span until the last arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class RackMeasures:
     moved: float  # share of jobs whose promise moved
     moves: float  # mean number of moves of a promise, over all jobs
     step: float  # mean distance of one move
-    sooner: float  # mean time by which a job starts before its first promise
+    sooner: float  # mean time from a job's start to its first promise
     soonest: float  # largest such time
 
 

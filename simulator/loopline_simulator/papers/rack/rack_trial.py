@@ -50,7 +50,7 @@ def run(case: RackCase) -> RackAnswer:
 
 
 def histories_of(case: RackCase) -> list[JobHistory]:
-    """Return the plans of every job, and the times at which it ran."""
+    """Return the plans of every job, and its start and end."""
     world = world_of(case)
     world.run()
     return list(world.histories.values())

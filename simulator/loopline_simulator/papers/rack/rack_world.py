@@ -1,7 +1,7 @@
 """The rack in virtual time.
 
-In one moment: ends; after any end, one pass over the waiting jobs in the order of their planned starts, in which a
-job may only move forward; arrivals; starts.
+Order of events at one moment: ends; after any end, one pass over the waiting jobs in the order of their planned
+starts, where a job may only move forward; arrivals; starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RackSlot = Slot[Place]
 
 @dataclass(slots=True)
 class JobHistory:
-    """Plans that the user of one job was told, with the times; the last plan came true."""
+    """Plans that were shown to the user of a job, with their times; the last plan came true."""
 
     job: RackJob
     plans: list[tuple[int, RackSlot]] = field(default_factory=list)
@@ -54,8 +54,8 @@ class RackWorld:
         self._waiting: dict[int, JobHistory] = {}
         self._arrived: list[JobHistory] = []
         self._ended: list[JobHistory] = []
-        self._backlog = 0  # nodes x steps by their limits, of those that wait
-        self._ran = self._limits = 0  # nodes x steps, of those that ended
+        self._backlog = 0  # nodes x steps of waiting jobs, by their limits
+        self._ran = self._limits = 0  # nodes x steps of ended jobs
         self._came = self._came_limits = 0  # jobs, and steps by their limits
 
     def run(self) -> None:

@@ -158,7 +158,7 @@ def _difference(results: Results, used: float | None, name: str, measure: str) -
 
 
 def _tally(results: Results, used: float | None, name: str) -> str:
-    """Count the pairs of a load and a measure in which the algorithm is better, and in which it is worse."""
+    """Count the pairs of a load and a measure where the algorithm is better, and where it is worse."""
     outcomes = [
         outcome(measure, results.against(measure, used, name, BASE, (load,)))
         for measure in MORE_IS_BETTER

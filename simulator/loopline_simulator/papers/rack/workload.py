@@ -19,9 +19,7 @@ from loopline_simulator.traces.swf import SwfJob, read_jobs
 
 @dataclass(frozen=True, slots=True)
 class RackJob:
-    """A rectangle of nodes. Times are in steps; it runs for ``runs``, which nobody knows, and at most for
-    ``limit``.
-    """
+    """A rectangle of nodes. Times are in steps; ``runs``, at most ``limit``, is unknown until it ends."""
 
     number: int
     arrival: int
@@ -56,7 +54,7 @@ class Drawn:
     longest: int = 20  # limits are uniform from 1 to it
     _: KW_ONLY
     used: float = 1.0
-    load: float = 0.9  # work that arrives, as a share of what the rack can do
+    load: float = 0.9  # arriving work, as a share of the rack's capacity
     sides: Sides = Sides.UNIFORM
 
     def of(self, seed: int, rack: Rack) -> list[RackJob]:
@@ -132,7 +130,7 @@ class Logged:
 
 
 def load_of(jobs: Sequence[RackJob], rack: Rack) -> float:
-    """Return the work that arrives, as a share of what the rack can do meanwhile."""
+    """Return the arriving work as a share of the rack's capacity in that time."""
     span = max(job.arrival for job in jobs) - min(job.arrival for job in jobs)
     return sum(job.nodes * job.runs for job in jobs) / (rack.nodes * max(1, span))
 

@@ -24,6 +24,7 @@ import io
 import json
 import os
 import pickle
+import signal
 import socket
 import struct
 import sys
@@ -57,6 +58,7 @@ _kept: dict[bytes, bytes] = {}  # all variables as they were when the last call 
 _as_bytes = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _clean: tuple[int, ...] = ()  # of the last call's folder and the one in it, if empty: their numbers and times
 _own_pid = os.getpid()
+_is_terminated = False  # by SIGTERM: the running call was the last
 _functions: dict[str, SubmittedFunction] = {}  # by hash; the oldest first
 _prepared: tuple[bytes, ...] = ()  # the preparations that are in effect
 _STATEFUL_NAMES = {"__code__", "__defaults__", "__kwdefaults__", "__dict__", "setattr", "__setattr__"}
@@ -68,8 +70,9 @@ _LONGEST_KEPT_BYTES = 2**20
 def main() -> None:
     """Run calls until the agent closes the socket."""
     sys.path[0] = ""  # not where this file is, but the folder of the call
-    sys.__dict__["_loopline_interpreter"] = True  # which tells an Executor that it is in a call
+    os.environ["LOOPLINE_CALL"] = "1"  # the client reads it and refuses to submit, in subprocesses too
     faulthandler.enable()
+    signal.signal(signal.SIGTERM, _on_sigterm)
     import cloudpickle  # noqa: F401 - before it says that it is ready
 
     if len(sys.argv) > 1:
@@ -79,8 +82,18 @@ def main() -> None:
     outputs = (stdout, os.dup(2))
     _redirect_output(outputs)
     _send(agent, {"ready": os.getpid()})
-    while _serve(agent, outputs, results):
+    while _serve(agent, outputs, results) and not _is_terminated:
         pass
+
+
+def _on_sigterm(number: int, frame: types.FrameType | None) -> None:
+    """Leave the running call by an exception, so that its ``finally`` and ``with`` blocks run. SIGKILL follows soon.
+
+    The agent sends SIGTERM only while a call runs. The call may have set a handler of its own.
+    """
+    global _is_terminated  # noqa: PLW0603
+    _is_terminated = True
+    sys.exit(128 + number)
 
 
 def _serve(agent: socket.socket, outputs: tuple[int, int], results: int) -> bool:
@@ -124,6 +137,8 @@ def _run(task: dict[str, Any], function: bytes, arguments: bytes = b"", results:
         if task["chunk"]:
             return _run_chunk(task, function, arguments, results)
         how, content, reason = _call(task["function"], function, arguments, has_names=True)
+        if _is_terminated:
+            return {"exit_code": how, "reason": reason}
         if results >= 0 and len(content) <= task["inline"]:
             _write(results, content)
         else:
@@ -142,6 +157,8 @@ def _run_chunk(task: dict[str, Any], function: bytes, arguments: bytes, results:
     for call in calls[task["skip"] :]:
         began = time.perf_counter()
         how, content, reason = _call(task["function"], function, call, has_names=False)
+        if _is_terminated:  # this call has no end of its own
+            break
         _write(results, _END.pack(how, time.perf_counter() - began, len(content)) + content)
         if how != _RETURNED:
             failed, first = failed + 1, first or reason
@@ -443,6 +460,45 @@ def _flush() -> None:
         _libc.fflush(None)
 
 
+# Pools within a call.
+
+
+class PoolFinder:
+    """Watches for the import of multiprocessing, whose pools then pickle the script's functions and classes by value.
+
+    By name they could not be found: ``__main__`` is this program here, in a pool's processes too.
+    """
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> Any:
+        """Return how to load multiprocessing.reduction; None for other modules."""
+        if name != "multiprocessing.reduction":
+            return None
+        import importlib.util
+
+        sys.meta_path.remove(PoolFinder)
+        spec = importlib.util.find_spec(name)
+        assert spec
+        loader: Any = spec.loader
+        load = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            module.ForkingPickler.reducer_override = _by_value
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def _by_value(_: Any, thing: Any) -> Any:
+    """Pickle functions and classes of the script by value."""
+    if isinstance(thing, (types.FunctionType, type)) and thing.__module__ == "__main__":
+        import cloudpickle
+
+        return pickle.loads, (cloudpickle.dumps(thing),)
+    return NotImplemented
+
+
 # Usage.
 
 
@@ -472,4 +528,7 @@ def _forget_peak() -> None:
 
 
 if __name__ == "__main__":
+    sys.meta_path.insert(0, PoolFinder)
     main()
+elif __name__ == "__mp_main__":  # a process of a pool in a call, which was not forked
+    sys.modules["multiprocessing.reduction"].ForkingPickler.reducer_override = _by_value

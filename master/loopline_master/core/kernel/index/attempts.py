@@ -35,15 +35,20 @@ _ROLES = {
     for state in AttemptState
 }
 
-_IN_MEMORY, _TO_RETRY, _REPLICABLE, _STALLED, _UNDER_REPLICATED = (1 << bit for bit in range(5))
+_IN_MEMORY, _TO_RETRY, _REPLICABLE, _STALLED, _UNDER_REPLICATED, _DELAYED = (1 << bit for bit in range(6))
 """Bits of a task: one for being in memory, and one for each set of the ready set."""
-_RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED
+_RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED | _DELAYED
 _RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
 
 
 def is_at_work(role: int) -> bool:
     """True if an attempt of this role is in a slot and not frozen: its user is charged for it."""
     return bool(role & _SEATED) and not role & _FROZEN
+
+
+def may_be_running(role: int) -> bool:
+    """True if an attempt of this role has a slot, or its worker has fallen silent with it."""
+    return bool(role & _SEATED) or role == _KEPT
 
 
 def is_prefetched(role: int) -> bool:
@@ -202,6 +207,7 @@ class ReadySet:
     """Started tasks of one job; its fresh tasks are in State.fresh."""
 
     to_retry: IntervalSet = field(default_factory=IntervalSet)  # started before, queued again
+    delayed: IntervalSet = field(default_factory=IntervalSet)  # the same, but not to be tried again yet
     replicable: IntervalSet = field(default_factory=IntervalSet)  # running, with room for a replica
     stalled: IntervalSet = field(default_factory=IntervalSet)  # subset: all attempts are frozen, or as below
     under_replicated: IntervalSet = field(default_factory=IntervalSet)  # subset: a quorum needs more
@@ -212,9 +218,13 @@ class ReadySet:
 
         The job must be placed if a set may have become empty or non-empty: its places depend on nothing else here. A
         queued task with votes is replicable, because its voters are excluded. A task gets no replica if its failures
-        could then exceed its job's ``max_attempts``.
+        could then exceed its job's ``max_attempts``; a task with a ``retry_at`` gets no attempt at all.
         """
-        number, stands = task.number, _stands(task, job, attempts)
+        number = task.number
+        if task.retry_at is not None and task.is_open:
+            stands = _IN_MEMORY | _DELAYED if task.state is _QUEUED else _IN_MEMORY
+        else:
+            stands = _stands(task, job, attempts)
         changed = stands ^ self.kept.get(number, 0)
         if not changed:
             return False
@@ -226,6 +236,7 @@ class ReadySet:
             (self.replicable.add if stands & _REPLICABLE else self.replicable.discard)(number)
         if changed & _RARELY:
             self.to_retry.toggle(number, stands & _TO_RETRY)
+            self.delayed.toggle(number, stands & _DELAYED)
             self.stalled.toggle(number, stands & _STALLED)
             self.under_replicated.toggle(number, stands & _UNDER_REPLICATED)
             return True

@@ -21,6 +21,7 @@ from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex, V
 from loopline_master.core.kernel.index.job_sessions import JobSessions
 from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.kernel.index.units import NO_UNITS, Units
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
@@ -108,6 +109,7 @@ class Index:
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
     users: UserJobs = field(default_factory=UserJobs)
+    delayed: Ranking[TaskId, tuple[float, TaskId]] = field(default_factory=Ranking)  # open tasks with a ``retry_at``
     dependents: Dependents = field(default_factory=Dependents)  # jobs outside the grid, waiting for others
 
     def __post_init__(self) -> None:
@@ -121,9 +123,11 @@ class Index:
         tasks: Iterable[Task],
         attempts: Iterable[Attempt],
         fresh: Mapping[int, IntervalSet],
+        units: Units = NO_UNITS,
     ) -> Index:
         """Return the index of these entities, built from scratch."""
         index = cls()
+        index.requirements.units = units
         by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
         index.ready_sets = {job_id: ReadySet() for job_id in by_id}
         for worker in by_name.values():
@@ -137,6 +141,7 @@ class Index:
         for task in tasks:
             index.ready_sets[task.job].place(task, by_id[task.job], index.attempts)
             index.place_voters(task)
+            index.place_delay(task)
         for job in sorted(by_id.values(), key=lambda job: job.arrival):
             index.place_job(job, fresh[job.id])
         return index
@@ -183,6 +188,13 @@ class Index:
             self.starving.place(job.id, since if starving and not job.stalled else None)
         return True
 
+    def rekey(self, job: Job, fresh: IntervalSet) -> None:
+        """Enter a live job into another requirement class, because it holds other units than before."""
+        self._enter_places(job, 0)
+        self.requirements.drop_job(job)
+        self.requirements.add_job(job)
+        self._place_startable(job, fresh)
+
     def may_complete(self, job: Job) -> bool:
         """Enter a computed job as complete and nowhere else, because it completes before the next lookup.
 
@@ -200,6 +212,15 @@ class Index:
             self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
         else:
             self.voters.pop(task.id, None)
+
+    def place_delay(self, task: Task) -> None:
+        """Enter the time when a task may be tried again, as it is now."""
+        self.delayed.place(task.id, (task.retry_at, task.id) if task.retry_at and task.is_open else None)
+
+    @property
+    def next_retry_at(self) -> float | None:
+        """Earliest time when a delayed task may be tried again; None if no task is delayed."""
+        return self.delayed.order[0][0] if self.delayed.order else None
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now, except into ``requirements``, which reports its changes itself."""
@@ -354,7 +375,9 @@ class Index:
         if job.nodes > 1:  # a policy proposes one worker for a task, so gangs are not its concern
             _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
-        places = self._places_of(job, ready_set, fresh) if may_run else 0
+        self._enter_places(job, self._places_of(job, ready_set, fresh) if may_run else 0)
+
+    def _enter_places(self, job: Job, places: int) -> None:
         changed = places ^ self.places.get(job.id, 0)
         if not changed:
             return

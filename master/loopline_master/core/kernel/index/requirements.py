@@ -3,38 +3,55 @@
 *Able* workers meet the requirements and are available. *Trusted* workers are able, offer slots and are not in
 quarantine; they serve the class. If there are none, all able workers serve it: a worker in quarantine still gets the
 jobs that no other worker could run.
+
+A class whose attempts hold units (units.py) is served by no worker while these are used up, so that policies do not
+propose its jobs again and again. Workers without enough units of a resource do not serve it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, KeysView, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, KeysView, Mapping
 from dataclasses import dataclass, field
 
-from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.entities import Job, Needs, Worker
+from loopline_master.core.kernel.index.units import NO_UNITS, Units
+from loopline_master.core.kernel.index.units import RequirementClass as RequirementClass
 from loopline_shared.model import Facts
 from loopline_shared.protocol.software import PACKAGES, words_for
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int, str]
 Served = KeysView[RequirementClass]
 """View of the requirement classes in order of arrival; it follows their changes."""
+_Alike = tuple[tuple[object, ...], int, str | None, Hashable]
 WorkerKind = tuple[object, ...]
 """Facts that decide which requirement classes a worker meets, so that equal workers share an answer."""
 
 _NONE: Served = dict[RequirementClass, None]().keys()
+_NOBODY: set[str] = set()
+"""Workers of a class whose units are used up."""
 _MOST_ALIKE = 1024
 """Number of kinds of workers, for all users or for one, whose served classes are remembered."""
 _MOST_LEFT = 64
 """Number of classes without a job that are remembered."""
 
 
-def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
+def requirement_class_of(
+    requires: Requirements, nodes: int = 1, owner: str = "", *, limits: Container[str] = (), alone: int = 0
+) -> RequirementClass:
     """Return the requirement class; it is equal for requirements of one user that the same workers meet.
 
     Jobs on several ``nodes`` have a class for each number of nodes, as each task needs that many workers at once.
-    Each user has separate classes, because the turn is decided between users first.
+    Each user has separate classes, because the turn is decided between users first. ``limits``: needs of these names
+    are of the grid's limits, and others of a worker's resources. ``alone``: the number of a job that limits its
+    running attempts, and has a class of its own; 0 for any other job.
     """
+    resources: Needs = ()
+    of_limits: Needs = ()
+    if requires.needs:
+        needs = sorted(requires.needs.items())
+        resources = tuple(one for one in needs if one[0] not in limits)
+        of_limits = tuple(one for one in needs if one[0] in limits)
     return (
         requires.os,
         requires.memory_bytes,
@@ -46,6 +63,9 @@ def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = ""
         requires.software.ability if requires.software else "",
         nodes,
         owner,
+        resources,
+        of_limits,
+        alone,
     )
 
 
@@ -64,12 +84,32 @@ def owner_of(key: RequirementClass) -> str:
     return key[9]
 
 
+def resources_of(key: RequirementClass) -> Needs:
+    """Return the units of a worker's resources that each attempt of the class holds."""
+    return key[10]
+
+
+def limits_of(key: RequirementClass) -> Needs:
+    """Return the units of the grid's limits that each attempt of the class holds."""
+    return key[11]
+
+
+def alone_in(key: RequirementClass) -> int:
+    """Return the number of the only job of the class, which limits its running attempts; 0 for any other class."""
+    return key[12]
+
+
+def holds_units(key: RequirementClass) -> bool:
+    """True if each attempt of the class holds units of something countable."""
+    return bool(key[10] or key[11] or key[12])
+
+
 def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
     """True if a computer with these facts, otherwise idle, could run a job of the class.
 
     ``most_bytes`` replaces its memory if given.
     """
-    os, memory_bytes, labels, slots, network, python, folder, software, nodes, _ = key
+    os, memory_bytes, labels, slots, network, python, folder, software, nodes, _, resources, _, _ = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
@@ -80,7 +120,13 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and (not software or software in facts.software)
         and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
         and (nodes == 1 or (facts.gangs and facts.until is None))
+        and (not resources or _offers(facts, resources))
     )
+
+
+def _offers(facts: Facts, resources: Needs) -> bool:
+    offered = {one.name: one.units for one in facts.resources}
+    return all(offered.get(name, 0) >= units for name, units in resources)
 
 
 def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
@@ -97,6 +143,7 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
         facts.folders,
         facts.gangs,
         facts.until is None,
+        facts.resources,
     )
 
 
@@ -129,10 +176,13 @@ class RequirementIndex:
     of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # an ordered set, by arrival
     widths: Counter[int] = field(default_factory=Counter)  # number of classes by slots of a task
     widest: int = 0  # maximum of ``widths``
+    holding: dict[str | int, dict[RequirementClass, None]] = field(default_factory=dict)
+    """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job."""
+    out: set[RequirementClass] = field(default_factory=set)  # classes whose units are used up
+    units: Units = field(default=NO_UNITS, repr=False, compare=False)
+    _chosen_from: dict[RequirementClass, set[str]] = field(default_factory=dict, compare=False)  # with resources
     _served: dict[str, Served] = field(default_factory=dict, compare=False)  # by worker, as far as computed
-    _alike: dict[tuple[WorkerKind, int, str | None], tuple[Facts, dict[RequirementClass, None]]] = field(
-        default_factory=dict, compare=False
-    )
+    _alike: dict[_Alike, tuple[Facts, dict[RequirementClass, None]]] = field(default_factory=dict, compare=False)
     """Served classes by kind, slots that a trusted worker offers, and user; with the facts of one such worker."""
     _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
     """Classes whose last job has left: usually the next job belongs to one of them."""
@@ -170,12 +220,18 @@ class RequirementIndex:
 
     def key_of(self, job: Job) -> RequirementClass:
         """Return the job's requirement class, computed once for its time in the grid."""
-        return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes, job.owner)
+        return self.keys.get(job.id) or self._class_of(job)
+
+    def _class_of(self, job: Job) -> RequirementClass:
+        if not job.holds_units:
+            return requirement_class_of(job.spec.requires, job.nodes, job.owner)
+        alone = 0 if job.max_running is None else job.id
+        return requirement_class_of(job.spec.requires, job.nodes, job.owner, limits=self.units.limits, alone=alone)
 
     def add_job(self, job: Job) -> None:
         if job.id in self.keys:
             return
-        key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
+        key = self.keys[job.id] = self._class_of(job)
         is_new = key not in self.jobs
         if job.quorum:
             self.quorums.setdefault(key, Counter())[job.quorum] += 1
@@ -200,7 +256,13 @@ class RequirementIndex:
             del served[key]
         if len(self._left) >= _MOST_LEFT:
             self._left.clear()
-        self._left[key] = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), serving)
+        left = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), serving)
+        if holds_units(key):
+            self._hold(key, holds=False)
+            self.out.discard(key)
+            self._chosen_from.pop(key, None)
+        else:
+            self._left[key] = left
         del self.jobs[key]
         del self.of_owner[job.owner][key]
         if not self.of_owner[job.owner]:
@@ -233,6 +295,8 @@ class RequirementIndex:
             _toggle(able, name, meets_it)
             _toggle(self.trusted[key], name, meets_it and offered >= slots_of(key))
             self._choose(key)
+            if resources_of(key):
+                self._place_by_resources(name, key)
             if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
         return changed
@@ -265,7 +329,7 @@ class RequirementIndex:
         facts = self.facts.get(worker)
         if facts is None:
             return _NONE  # the worker is away
-        kind = kind_of(facts), self.reliable.get(worker, 0), owner
+        kind = kind_of(facts), self.reliable.get(worker, 0), owner, self.units.left_on(worker)
         known = self._alike.get(kind)
         if known is None:
             if len(self._alike) >= _MOST_ALIKE:
@@ -286,29 +350,97 @@ class RequirementIndex:
         else:
             able = self.able[key] = {one.name for one in self.available.values() if meets(one.facts, key)}
             self.trusted[key] = {name for name in able if self.reliable.get(name, 0) >= slots_of(key)}
+        if holds_units(key):
+            self._hold(key, holds=True)
+            if self.units.are_out(key):
+                self.out.add(key)
         self._choose(key)
         if left is not None and self.workers[key] is left.workers:
             for served in left.serving:
                 served[key] = None
-            return
-        for (_, slots, user), (facts, served) in self._alike.items():
+        elif resources_of(key):
+            self._forget_served()
+        elif key not in self.out:
+            self._serve(key)
+
+    def _serve(self, key: RequirementClass) -> None:
+        """Enter a class that holds no worker's resources into the served classes of all workers that serve it."""
+        for (_, slots, user, _), (facts, served) in self._alike.items():
             is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
-            if is_in and user in (None, owner) and meets(facts, key):
+            if is_in and user in (None, owner_of(key)) and meets(facts, key):
                 served[key] = None
 
-    def _choose(self, key: RequirementClass) -> None:
-        """Choose the workers that serve the class: the trusted workers, or all able workers.
+    def units_change(self, of: str | int) -> None:
+        """Take in that more or fewer units are left of a limit, or of a job's limit of running attempts."""
+        for key in self.holding.get(of, ()):
+            if (key in self.out) is self.units.are_out(key):
+                continue
+            if key not in self.out:
+                self.out.add(key)
+                self.workers[key] = _NOBODY
+                for _, served in self._alike.values():
+                    served.pop(key, None)
+                continue
+            self.out.discard(key)
+            if resources_of(key):
+                self._choose(key)
+            else:  # as if its first job came now
+                del self.workers[key]
+                self.workers[key] = self._candidates(key)
+                self._serve(key)
 
-        All able workers serve it if too few are trusted, or if votes check each other. If the choice changes, the
-        served classes of all workers are computed again.
+    def resources_change(self, worker: str, resources: Iterable[str]) -> None:
+        """Take in that a worker has more or fewer units of these resources left."""
+        self._served.pop(worker, None)
+        for key in {key for name in resources for key in self.holding.get(name, ())}:
+            self._place_by_resources(worker, key)
+
+    def _place_by_resources(self, worker: str, key: RequirementClass) -> None:
+        """Enter a worker into a class that holds workers' resources, or drop it."""
+        if key not in self.out:
+            is_left = worker in self._candidates(key) and not self.units.is_short(worker, key)
+            _toggle(self.workers[key], worker, is_left)
+
+    def _hold(self, key: RequirementClass, *, holds: bool) -> None:
+        """Enter a class whose attempts hold units, or drop it."""
+        names: list[str | int] = [name for name, _ in (*resources_of(key), *limits_of(key))]
+        for of in [*names, alone_in(key)] if alone_in(key) else names:
+            if holds:
+                self.holding.setdefault(of, {})[key] = None
+                continue
+            del self.holding[of][key]
+            if not self.holding[of]:
+                del self.holding[of]
+
+    def _candidates(self, key: RequirementClass) -> set[str]:
+        """Return the workers that serve the class as long as no units are used up: the trusted, or all able ones.
+
+        All able workers serve it if too few are trusted, or if votes check each other.
         """
         able, trusted = self.able[key], self.trusted[key]
-        chosen = able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
-        before = self.workers.get(key)
+        return able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
+
+    def _choose(self, key: RequirementClass) -> None:
+        """Choose the workers that serve the class. If they change, the served classes of all are computed again."""
+        chosen, before = self._candidates(key), self.workers.get(key)
+        if holds_units(key):
+            chosen = self._with_units(key, chosen)
         if chosen is not before:
             self.workers[key] = chosen
             if before is not None:
                 self._forget_served()
+
+    def _with_units(self, key: RequirementClass, candidates: set[str]) -> set[str]:
+        """Return those of the workers that have the units left."""
+        if key in self.out:
+            return _NOBODY
+        if not resources_of(key):
+            return candidates
+        before = self.workers.get(key)
+        if before is not None and before is not _NOBODY and self._chosen_from.get(key) is candidates:
+            return before  # _place_by_resources keeps it up to date
+        self._chosen_from[key] = candidates
+        return {name for name in candidates if not self.units.is_short(name, key)}
 
     def _forget_served(self) -> None:
         self._served.clear()
@@ -334,10 +466,13 @@ def needs(requires: Requirements) -> list[str]:
     return [words for words, _ in _parts(requires)]
 
 
-def unmet(facts: Iterable[Facts], requires: Requirements) -> list[str]:
-    """Return the requirements that no worker meets; empty if only their combination is too much."""
+def unmet(facts: Iterable[Facts], requires: Requirements, limits: Container[str] = ()) -> list[str]:
+    """Return the requirements that no worker meets; empty if only their combination is too much.
+
+    ``limits``: the names of the grid's limits.
+    """
     known = list(facts)
-    alone = [(words, requirement_class_of(part)) for words, part in _parts(requires)]
+    alone = [(words, requirement_class_of(part, limits=limits)) for words, part in _parts(requires)]
     return [words for words, key in alone if not any(meets(one, key) for one in known)]
 
 
@@ -355,5 +490,8 @@ def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
         parts.append((f"the folder {requires.folder} to share", Requirements(folder=requires.folder)))
     if requires.software:
         parts.append((words_for(requires.software.ability), Requirements(software=requires.software)))
+    for name, units in sorted(requires.needs.items()):
+        words = name if units == 1 else f"{units} {name}"
+        parts.append((words, Requirements(needs={name: units})))
     words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
     return [*parts, (words, Requirements(slots=requires.slots))]

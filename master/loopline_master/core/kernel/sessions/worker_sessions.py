@@ -331,7 +331,8 @@ class Outbox:
                 run.gang = state.lead.place_of(attempt)
         elif attempt.state in _TO_CANCEL:
             self._cancels.setdefault(name, []).append(attempt.id)
-            if state.tasks[attempt.task_id].state is TaskState.CANCELLED:  # not decided by another attempt
+            task = state.tasks[attempt.task_id]
+            if task.state is TaskState.CANCELLED or (worker.draining and task.is_open):  # no other attempt decided it
                 self._gently.setdefault(name, []).append(attempt.id)
         elif state.jobs[attempt.job].nodes > 1 and (word := state.lead.word_for(attempt, worker)):
             self._words.setdefault(name, []).append(word)

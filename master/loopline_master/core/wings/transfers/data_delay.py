@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from loopline_master.core.kernel.door.mechanism import DataPlaces
 from loopline_master.core.wings.transfers.assumed_network import MASTER, UNKNOWN_RATE
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
-from loopline_shared.spec import staged
+from loopline_shared.spec import input_files
 
 if TYPE_CHECKING:
     from loopline_master.core.kernel.entities import Job
@@ -28,8 +28,8 @@ def known_files(state: State, job: Job, task: int) -> list[str]:
     """Return the task's inputs that are large files with a copy at some worker."""
     copies = state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers)
     own = job.spec.tasks[task - 1].inputs if job.spec.tasks else {}
-    named = (one if isinstance(one, str) else one.file for one in (*job.spec.inputs.values(), *own.values()))
-    return sorted({file for name in named if (file := name.removeprefix("sha256:")) in copies})
+    files = (*input_files(job.spec.inputs).values(), *input_files(own).values())
+    return sorted({file.sha256 for file in files if file.sha256 in copies})
 
 
 def near(state: State, job: Job, task: int) -> list[str]:
@@ -78,7 +78,7 @@ def nearer_task(state: State, job: Job, task: int, worker: str) -> int:
     )
 
     def holders(number: int) -> list[list[str]]:
-        own = staged(job.spec.tasks[number - 1].inputs) if job.spec.tasks else {}
+        own = input_files(job.spec.tasks[number - 1].inputs) if job.spec.tasks else {}
         return [copies[file.sha256][1][:_MOST_NEAR] for file in own.values() if file.sha256 in copies]
 
     def following() -> Iterator[int]:

@@ -1,0 +1,75 @@
+"""Explanations of units: use of limits and resources by user, and jobs that wait for them."""
+
+from __future__ import annotations
+
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
+from loopline_shared.rest.bodies import LimitsView, LimitView, Reason
+
+
+def limits_view(state: State) -> LimitsView:
+    """Return all limits, in the order of their names."""
+    counts = state.own(CountedUnits)
+    return LimitsView(
+        limits=[
+            LimitView(
+                name=name,
+                user=None if user in (WHOLE_GRID, EACH_USER) else user,
+                per_user=user == EACH_USER,
+                units=units,
+                used=_used_by(counts, name),
+            )
+            for (name, user), units in sorted(counts.allowed.items())
+        ]
+    )
+
+
+def units_used_up(state: State, job: Job) -> list[Reason]:
+    """Return the reasons that units are used up which the job's tasks need; empty otherwise."""
+    if not job.holds_units:
+        return []
+    counts, reasons = state.own(CountedUnits), []
+    for name, units in job.needs:
+        if name in counts.limits:
+            reasons += _limit_used_up(counts, name, job.owner, units)
+        else:
+            reasons += _resource_used_up(state, job, name, units)
+    if job.max_running is not None and (running := counts.running[job.id]) >= job.max_running:
+        detail = f"{running} of its tasks may be running, and its own limit is {job.max_running}"
+        reasons.append(Reason(code="max_running", count=running, detail=detail))
+    return reasons
+
+
+def _limit_used_up(counts: CountedUnits, name: str, owner: str, units: int) -> list[Reason]:
+    exceeded = counts.used_up(name, owner, units)
+    if exceeded is None:
+        return []
+    whom, allowed = exceeded
+    used, needed = counts.used[name, whom], "" if units == 1 else f" ({units} are needed)"
+    if whom == WHOLE_GRID:
+        users = ", by " + ", ".join(f"{user} ({n})" for user, n in _used_by(counts, name).items()) if used else ""
+        detail = f"{used} of {allowed} {name} in use{users}{needed}"
+    else:
+        detail = f"{owner} has {used} of the {allowed} {name} that one user may have at once{needed}"
+    return [Reason(code="limit", count=used, detail=detail)]
+
+
+def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Reason]:
+    """Return the reason that every worker with the resource has too little of it left."""
+    counts, requirements = state.own(CountedUnits), state.index.requirements
+    key = requirements.key_of(job)
+    able = requirements.able[key]
+    if not able or not all(counts.is_short(worker, key) for worker in able):
+        return []
+    used = sum(counts.on_worker[worker][name] for worker in able if worker in counts.on_worker)
+    offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
+    needed = "" if units == 1 else f" ({units} are needed on one of them)"
+    workers = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
+    return [Reason(code="resource", count=used, detail=f"{used} of {offered} {name} in use on {workers}{needed}")]
+
+
+def _used_by(counts: CountedUnits, name: str) -> dict[str, int]:
+    """Return the units of a limit in use, by user."""
+    return {user: used for (of, user), used in sorted(counts.used.items()) if of == name and user != WHOLE_GRID}

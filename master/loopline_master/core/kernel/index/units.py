@@ -1,0 +1,34 @@
+"""Units: the counts of the wing *resources*, as the requirement index queries them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from loopline_master.core.kernel.entities import Needs
+
+RequirementClass = tuple[
+    str | None, int, frozenset[str], int, bool, str | None, str, str, int, str, Needs, Needs, int
+]
+"""What jobs of one user ask of a worker, and the units that each of their attempts holds (requirements.py)."""
+
+
+class Units:
+    """The units that attempts hold while they may be running. Here nothing is counted, and nothing runs out."""
+
+    limits: Collection[str] = ()
+    """Names of the grid's limits; a need of any other name is a need of a worker's resource."""
+
+    def are_out(self, key: RequirementClass) -> bool:
+        """True if no further attempt of the class may start now, on any worker."""
+        return False
+
+    def is_short(self, worker: str, key: RequirementClass) -> bool:
+        """True if too little of the worker's resources is left for an attempt of the class."""
+        return False
+
+    def left_on(self, worker: str) -> Hashable:
+        """Return what is left of the worker's resources; None if none of them is in use."""
+        return None
+
+
+NO_UNITS = Units()

@@ -1,0 +1,118 @@
+"""Counted units: limits, and the units that attempts hold while they may be running.
+
+An attempt holds its units from its dispatch until its worker reports that it has ended. A lost attempt keeps them,
+because its worker may have fallen silent while the task runs on. So no start ever exceeds a limit. A limit may be
+lowered under running attempts: then nothing starts until enough of them have ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+
+from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.index.requirements import (
+    RequirementClass,
+    alone_in,
+    limits_of,
+    owner_of,
+    resources_of,
+)
+from loopline_master.core.kernel.index.units import Units
+from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
+
+
+class CountedUnits(Units):
+    """The units in use, and the limits."""
+
+    def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job]) -> None:
+        self.allowed: dict[tuple[str, str], int] = {}  # by the name and user of a limit
+        self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
+        self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
+        self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
+        self._workers, self._jobs = workers, jobs
+
+    @property
+    def limits(self) -> Collection[str]:  # type: ignore[override]
+        return {name for name, _ in self.allowed}
+
+    # --- asked by the requirement index -----------------------------------------------------------------------
+
+    def are_out(self, key: RequirementClass) -> bool:
+        of_limits = limits_of(key)
+        if of_limits and any(self.used_up(name, owner_of(key), units) for name, units in of_limits):
+            return True
+        job = self._jobs.get(alone_in(key))
+        return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
+
+    def is_short(self, worker: str, key: RequirementClass) -> bool:
+        used = self.on_worker.get(worker)
+        if not used:
+            return False
+        offered = {one.name: one.units for one in self._workers[worker].facts.resources}
+        return any(used[name] + units > offered.get(name, 0) for name, units in resources_of(key))
+
+    def left_on(self, worker: str) -> Hashable:
+        used = self.on_worker.get(worker)
+        return tuple(sorted(used.items())) if used else None
+
+    # --- limits -----------------------------------------------------------------------------------------------
+
+    def allowed_to(self, name: str, user: str) -> int | None:
+        """Return a user's own limit of these units; None if there is none."""
+        return self.allowed.get((name, user), self.allowed.get((name, EACH_USER)))
+
+    def used_up(self, name: str, user: str, units: int) -> tuple[str, int] | None:
+        """Return the limit that one more attempt of a user with these units would exceed; None if there is none.
+
+        A limit is given as its user, or WHOLE_GRID, and the units that it allows.
+        """
+        for whom, allowed in (
+            (WHOLE_GRID, self.allowed.get((name, WHOLE_GRID))),
+            (user, self.allowed_to(name, user)),
+        ):
+            if allowed is not None and self.used[name, whom] + units > allowed:
+                return whom, allowed
+        return None
+
+    # --- use --------------------------------------------------------------------------------------------------
+
+    def count(self, job: Job, attempt: Attempt, change: int) -> tuple[list[str | int], list[str]]:
+        """Count an attempt that takes its units (1) or gives them back (-1).
+
+        Return the limits concerned, by name or number of a job, and the worker's resources.
+        """
+        of_limits, resources = list[str | int](_limits_in(job.needs, self.limits)), list[str]()
+        for name, units in job.needs:
+            if name in of_limits:
+                _add(self.used, (name, WHOLE_GRID), change * units)
+                _add(self.used, (name, job.owner), change * units)
+            else:
+                resources.append(name)
+                used = self.on_worker.setdefault(attempt.worker, Counter())
+                _add(used, name, change * units)
+                if not used:
+                    del self.on_worker[attempt.worker]
+        if job.max_running is None:
+            return of_limits, resources
+        _add(self.running, job.id, change)
+        return [*of_limits, job.id], resources
+
+    def recount(self, attempts: Iterable[tuple[Job, Attempt]]) -> None:
+        """Count these attempts alone."""
+        self.used.clear()
+        self.running.clear()
+        self.on_worker.clear()
+        for job, attempt in attempts:
+            self.count(job, attempt, 1)
+
+
+def _limits_in(needs: Iterable[tuple[str, int]], limits: Collection[str]) -> Iterator[str]:
+    return (name for name, _ in needs if name in limits)
+
+
+def _add(counts: Counter, of: Hashable, change: int) -> None:  # type: ignore[type-arg]
+    """Change a count, and drop it at zero."""
+    counts[of] += change
+    if not counts[of]:
+        del counts[of]

@@ -1,0 +1,218 @@
+"""The wing *resources*: attempts hold units, and no attempt starts if it would exceed a limit.
+
+A job's ``needs`` name limits of the grid, which an operator sets, or resources that its worker offers. A job's
+``max_running`` limits its own attempts. A name is one or the other: a limit cannot have the name of a resource that a
+worker offers. All units of an attempt are taken in the step that starts it. Held and prefetched tasks hold none.
+
+A silent worker is fenced: it ends commands that hold units of a limit before the master hands the units on (worker,
+attempts/fence.py). Other attempts keep their units until their worker reports again, or is forgotten.
+
+The requirement index asks for the counts (kernel/index/units.py). While a limit is used up, the classes that need it
+are served by no worker, so the cost of a step does not grow with the number of jobs that wait for units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import Any
+
+from loopline_master.core.events import JobLimited, LimitChanged
+from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.door.mechanism import Handler, Tell
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.effects import Declined, Done, Reply
+from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.index.attempts import may_be_running
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_master.core.wings.resources.limit import Limit
+from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.protocol.worker_link import Assign
+
+MOST_LIMITS = 1000
+_MARGIN_S, _MARGIN = 10.0, 1 / 8
+"""Margin after a worker's lease, in seconds and as a part of the lease. Supervisors look at the clock once a
+second, and the master does not renew a lease that is almost new."""
+
+
+class Resources(Wing):
+    """Awake while a job in memory holds units."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._counts = CountedUnits(state.workers, state.jobs)
+        self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
+        self._lost: set[AttemptId] = set()  # attempts that are lost and fenced
+        state.keep(self._counts)
+        state.index.requirements.units = self._counts
+
+    @property
+    def is_awake(self) -> bool:
+        return bool(self._jobs)
+
+    def entities(self) -> Mapping[type, Callable[[Any], None]]:
+        return {Limit: self._note}
+
+    def restore(self, rows: Rows) -> None:
+        self._counts.allowed = {(limit.name, limit.user): limit.units for limit in rows.of(Limit)}
+        self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
+        self._recount()
+        for number in self._jobs:
+            if self.state.jobs[number].is_live:
+                self.state.rekey(self.state.jobs[number])
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {LimitChanged: self._change_limit, JobLimited: self._limit_job}
+
+    def _note(self, limit: Limit) -> None:
+        self._counts.allowed[limit.name, limit.user] = limit.units
+        self.state.effects.note((limit.name, limit.user), limit)
+
+    def enters(self, job: Job) -> None:
+        if job.holds_units:
+            self._jobs.add(job.id)
+            self.state.wings.arrange()
+
+    def finish_step(self) -> None:
+        """Fall asleep once no job in memory holds units."""
+        if not self.state.index.requirements.holding:
+            self._jobs = {number for number in self._jobs if number in self.state.jobs}
+            if not self._jobs:
+                self.state.wings.arrange()
+
+    # Requests.
+
+    def _change_limit(self, event: LimitChanged, tell: Tell) -> Reply:
+        """Set a limit, or remove it. Running attempts stay, even if they exceed it from now on."""
+        name, of_limit = event.name, (event.name, event.user)
+        allowed = self._counts.allowed
+        offering = [worker.name for worker in self.state.workers.values() if _offers(worker, name)]
+        if event.units is None:
+            if of_limit not in allowed:
+                return Declined(404, "no_such_limit", f"there is no limit {name}", "loopline limits lists them")
+            del allowed[of_limit]
+            self.state.effects.drop(Limit, of_limit)
+        elif offering:
+            message = f"{name} is a resource that worker {offering[0]} offers"
+            return Declined(409, "is_resource", message, "a limit needs a name that no worker offers")
+        elif len(allowed) >= MOST_LIMITS and of_limit not in allowed:
+            return Declined(422, "too_many_limits", f"there are {MOST_LIMITS:,} limits", "remove some")
+        else:
+            self.state.put(Limit(name, event.user, event.units))
+        self._renew(name)
+        return Done()
+
+    def _renew(self, name: str) -> None:
+        """Take in that a limit has changed, and that the name may have become one or ceased to be one."""
+        state, requirements = self.state, self.state.index.requirements
+        keys = [*requirements.holding.get(name, ())]
+        jobs = sorted(number for key in keys for number in requirements.jobs[key])
+        self._recount()
+        for number in jobs:
+            state.rekey(state.jobs[number])
+        requirements.units_change(name)
+
+    def _limit_job(self, event: JobLimited, tell: Tell) -> Reply:
+        """Change the number of a job's attempts that may run at once."""
+        job = self.state.jobs.get(event.job)
+        if job is None or job.is_over:
+            return Declined(409, "job_is_over", f"job {event.job} has already ended", "")
+        if job.nodes > 1:
+            return Declined(422, "has_nodes", f"a task of job {job.id} runs on {job.nodes} workers", "")
+        job.max_running = event.max_running
+        self.enters(job)
+        self._recount()
+        if job.is_live:
+            self.state.rekey(job)
+            self.state.index.requirements.units_change(job.id)
+        self.state.put(job)
+        return Done()
+
+    # Counting.
+
+    def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
+        """Count the units of an attempt that begins or ceases to hold them."""
+        change = may_be_running(after) - may_be_running(before)
+        job = self.state.jobs[attempt.job]
+        if not job.holds_units:
+            return
+        (self._lost.add if self._is_lost_and_fenced(job, attempt, after) else self._lost.discard)(attempt.id)
+        if not change:
+            return
+        of_limits, resources = self._counts.count(job, attempt, change)
+        for of in of_limits:
+            self.state.index.requirements.units_change(of)
+        if resources:
+            self.state.index.requirements.resources_change(attempt.worker, resources)
+        if of_limits:
+            self.state.memos.clear()
+
+    def _recount(self) -> None:
+        self._counts.recount(self._holding())
+        roles = self.state.index.attempts.roles
+        self._lost = {
+            one.id for job, one in self._holding() if self._is_lost_and_fenced(job, one, roles.get(one.id, 0))
+        }
+
+    def _is_lost_and_fenced(self, job: Job, attempt: Attempt, role: int) -> bool:
+        is_fenced = self._is_fenced(job) and self.state.workers[attempt.worker].facts.fences
+        return is_fenced and attempt.state is AttemptState.LOST and may_be_running(role)
+
+    def _is_fenced(self, job: Job) -> bool:
+        """True if workers that can do it end the job's attempts once the master falls silent."""
+        return job.spec.function is None and any(name in self._counts.limits for name, _ in job.needs)
+
+    # Fencing.
+
+    def assign(self, worker: Worker, assign: Assign) -> None:
+        """Give attempts that hold units of a limit their term."""
+        for run in assign.run:
+            if self._is_fenced(self.state.jobs[run.attempt.job]):
+                run.term_s = self.state.settings.lease_s
+
+    def due_at(self) -> float | None:
+        return min((self._ends_at(number) for number in self._lost), default=None)
+
+    def expire(self) -> None:
+        """Give up the lost attempts that their silent workers have ended by now."""
+        for number in sorted(self._lost):
+            if self._ends_at(number) <= self.state.now:
+                reason = "its worker fell silent, and has ended it"
+                lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
+
+    def _ends_at(self, number: AttemptId) -> float:
+        """Return when its worker has ended the attempt at the latest."""
+        lease_s = self.state.settings.lease_s
+        return self.state.workers[self.state.attempts[number].worker].lease_until + _MARGIN_S + _MARGIN * lease_s
+
+    def _holding(self) -> Iterator[tuple[Job, Attempt]]:
+        """Return the attempts that hold units, with their jobs."""
+        roles = self.state.index.attempts.roles
+        for attempt in self.state.attempts.values():
+            job = self.state.jobs[attempt.job]
+            if job.holds_units and may_be_running(roles.get(attempt.id, 0)):
+                yield job, attempt
+
+    def most_waiting(self, job: Job, worker: Worker) -> float:
+        """Return 0 for a job that holds units: none of its tasks is prefetched."""
+        return 0 if job.holds_units else inf
+
+    def check(self, of: Job | Worker | None) -> None:
+        """Raise AssertionError if counts differ from the attempts, or a class is served without units left."""
+        if of is not None:
+            return
+        fresh = CountedUnits(self.state.workers, self.state.jobs)
+        fresh.allowed = self._counts.allowed
+        fresh.recount(self._holding())
+        for name in ("used", "running", "on_worker"):
+            now, counted = getattr(self._counts, name), getattr(fresh, name)
+            assert now == counted, f"{name} is {now}, the attempts hold {counted}"
+        requirements = self.state.index.requirements
+        for key in {key for keys in requirements.holding.values() for key in keys}:
+            assert not (requirements.workers[key] and fresh.are_out(key)), f"{key} is served, and its units are out"
+
+
+def _offers(worker: Worker, name: str) -> bool:
+    return any(one.name == name for one in worker.facts.resources)

@@ -1,0 +1,127 @@
+"""Limits on a real grid: the processes alive at once, while agents and the master are killed or hang."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+
+from loopline_shared.model import JobState, TaskId
+from loopline_shared.spec import Requirements
+from tests.live.grid import Grid, wait_for
+
+MARK = {"LOOPLINE_TEST": "holds a unit"}
+
+
+class Watch:
+    """The number of marked tasks alive at once, as /proc shows it again and again."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid, self.most = grid, 0
+
+    async def look(self) -> None:
+        while True:
+            tasks = {task_of(process) for process in self._grid.processes(**MARK)}
+            self.most = max(self.most, len(tasks - {""}))
+            await asyncio.sleep(0.01)  # looks all the time
+
+
+def task_of(process: psutil.Process) -> str:
+    """Return the scratch folder of a task's process, which is the attempt's own; empty if the process has ended."""
+    try:
+        return str(process.environ().get("LOOPLINE_SCRATCH", ""))
+    except psutil.Error:
+        return ""
+
+
+@asynccontextmanager
+async def watched(grid: Grid) -> AsyncIterator[Watch]:
+    watch = Watch(grid)
+    looking = asyncio.create_task(watch.look())
+    try:
+        yield watch
+    finally:
+        looking.cancel()
+
+
+async def test_limit_holds_while_agents_and_the_master_are_killed(grid: Grid) -> None:
+    await grid.client().set_limit("matlab", 2)
+    for name in ("ant", "bee", "cat"):
+        await grid.start_worker(name, slots=2)
+    needs = Requirements(needs={"matlab": 1})
+    async with watched(grid) as watch:
+        job = await grid.submit("sleep 0.3; echo {i}", tasks=24, requires=needs, environment=MARK)
+
+        async def has_got_so_far() -> bool:
+            return (await grid.job(job)).tasks.succeeded >= part
+
+        for part, name in ((2, "ant"), (5, "bee"), (8, "cat")):
+            await wait_for(f"{part} results", has_got_so_far)
+            await grid.kill_worker(name)
+            await grid.start_worker(name, slots=2)
+        await grid.kill_master()
+        await grid.start_master()
+        assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert watch.most == 2
+
+
+async def test_hung_agent_keeps_its_unit(forgetful_grid: Grid) -> None:
+    grid = forgetful_grid
+    await grid.client().set_limit("matlab", 1)
+    await grid.start_worker("ant")
+    gate = grid.gate()
+    job = await grid.submit(gate.wait, tasks=2, requires=Requirements(needs={"matlab": 1}), environment=MARK)
+    await grid.attempts_when("one to run", job, lambda all_: any(a.started_at for a in all_))
+    async with watched(grid) as watch:
+        grid.workers["ant"].send_signal(signal.SIGSTOP)
+        await grid.start_worker("bee")
+        await grid.attempts_when("its lease to end", job, lambda all_: all_[0].state == "lost")
+        await grid.connected("bee")
+        why = await grid.client().explain(TaskId(job, 2))
+        assert "1 of 1 matlab in use" in why.sentence
+        grid.workers["ant"].send_signal(signal.SIGCONT)
+        await grid.attempts_when("it to be adopted", job, lambda all_: all_[0].state == "running")
+        gate.open()
+        assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert watch.most == 1
+    assert len(await grid.attempts(job)) == 2
+
+
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+async def test_units_of_a_hung_agent_go_to_another_worker_once_it_is_fenced(
+    forgetful_grid: Grid, sandbox: str
+) -> None:
+    grid = forgetful_grid
+    grid.sandbox = sandbox
+    await grid.client().set_limit("matlab", 1)
+    await grid.start_worker("ant")
+    script = "while :; do echo a line of output that nobody reads; done"  # its supervisor cannot deliver all of it
+    job = await grid.submit(script, requires=Requirements(needs={"matlab": 1}), environment=MARK)
+    await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+    async with watched(grid) as watch:
+        grid.workers["ant"].send_signal(signal.SIGSTOP)
+        await grid.start_worker("bee")
+        await grid.attempts_when(
+            "it to run on the other worker", job, lambda all_: any(a.worker == "bee" and a.started_at for a in all_)
+        )
+        grid.workers["ant"].send_signal(signal.SIGCONT)
+        await grid.connected("ant", "bee")
+    assert watch.most == 1
+    await grid.client().cancel(job)
+
+
+async def test_worker_has_as_many_tasks_as_it_has_units_of_a_resource(grid: Grid) -> None:
+    await grid.start_worker("ant", "--resource", "fpga=2", slots=4)
+    await grid.start_worker("bee", slots=4)
+    gate = grid.gate()
+    job = await grid.submit(gate.wait, tasks=3, requires=Requirements(needs={"fpga": 1}))
+    running = await grid.attempts_when("two to run", job, lambda all_: sum(bool(a.started_at) for a in all_) == 2)
+    assert {attempt.worker for attempt in running} == {"ant"}
+    assert (await grid.client().worker("ant")).resources_used == {"fpga": 2}
+    assert "2 of 2 fpga in use on 1 worker" in (await grid.client().explain(job)).sentence
+    gate.open()
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED

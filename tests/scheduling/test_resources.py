@@ -1,0 +1,331 @@
+"""The wing resources: no start exceeds a limit, and every task with units left runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopline_master.core.events import JobCancelled, JobLimited, JobSubmitted, LimitChanged, WorkerForgotten
+from loopline_master.core.kernel.effects import Declined, Done, Submitted
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_shared.model import AttemptId, Facts, JobState, Outcome, Resource
+from tests.scheduling.driver import Grid, facts, spec
+
+POLICIES = sorted(REGISTRY)
+
+
+def offering(slots: int = 1, **resources: int) -> Facts:
+    return replace(facts(slots), resources=tuple(Resource(*one) for one in sorted(resources.items())))
+
+
+def running(grid: Grid, job: int | None = None) -> list[AttemptId]:
+    everywhere = [attempt for agent in grid.agents.values() for attempt in agent.running]
+    return [attempt for attempt in everywhere if job in (None, attempt.job)]
+
+
+def submit(grid: Grid, count: int = 1, owner: str = "ann", **more: Any) -> int:
+    """Submit a job of this user; ``needs``: the units that each attempt holds."""
+    needs = more.pop("needs", {})
+    reply = grid.ask(JobSubmitted(owner, spec(count, requires={"needs": needs}, **more)))
+    assert isinstance(reply, Submitted), reply
+    return reply.job
+
+
+def worker_of(grid: Grid, attempt: AttemptId) -> str:
+    return grid.store.attempts[attempt].worker
+
+
+def limit(grid: Grid, name: str, units: int | None, user: str = "") -> Any:
+    return grid.ask(LimitChanged(name, user, units))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_more_attempts_run_than_a_limit_allows_and_all_tasks_run(policy: str) -> None:
+    grid = Grid(policy=policy, prefetch_s=10.0)
+    limit(grid, "matlab", 2)
+    grid.join("ant", facts(3))
+    grid.join("bee", facts(3))
+    needing, free = submit(grid, 6, size=6, needs={"matlab": 1}), submit(grid, 4, size=4)
+    assert len(running(grid, needing)) == 2
+    assert len(running(grid, free)) == 4, "jobs that need no unit are not kept waiting"
+    for _ in range(20):
+        if not running(grid):
+            break
+        grid.now += 1.0
+        grid.end(running(grid)[0], wall_s=1.0, cpu_s=1.0)
+        for name in grid.agents:
+            grid.report(name)
+        assert len(running(grid, needing)) <= 2
+    assert [grid.job(job).state for job in (needing, free)] == [JobState.SUCCEEDED] * 2
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_job_waits_only_while_all_units_of_its_tasks_are_not_left(policy: str) -> None:
+    grid = Grid(policy=policy)
+    limit(grid, "matlab", 3)
+    for name in ("ant", "bee"):
+        grid.join(name, facts(2))
+    one, two = submit(grid, 2, needs={"matlab": 1}), submit(grid, needs={"matlab": 2})
+    assert len(running(grid, one)) == 2
+    assert running(grid, two) == []
+    grid.end(running(grid, one)[0])
+    assert len(running(grid, two)) == 1
+
+
+def test_limit_for_one_user_and_for_each_user() -> None:
+    grid = Grid()
+    limit(grid, "matlab", 1, user="*")
+    limit(grid, "matlab", 2, user="ann")
+    grid.join("ant", facts(8))
+    jobs = {name: submit(grid, 4, owner=name, needs={"matlab": 1}) for name in ("ann", "bob", "cat")}
+    assert {name: len(running(grid, job)) for name, job in jobs.items()} == {"ann": 2, "bob": 1, "cat": 1}
+    limit(grid, "matlab", None, user="ann")
+    grid.end(running(grid, jobs["ann"])[0])
+    assert len(running(grid, jobs["ann"])) == 1, "the limit of each user applies to ann, too"
+    limit(grid, "matlab", 3)
+    grid.end(running(grid, jobs["ann"])[0])
+    assert len(running(grid)) == 3
+
+
+def test_worker_runs_as_many_tasks_as_it_has_units() -> None:
+    grid = Grid()
+    grid.join("ant", offering(4, fpga=2))
+    grid.join("bee", offering(4, fpga=1))
+    grid.join("cat", facts(4))
+    job = submit(grid, 6, needs={"fpga": 1})
+    on = Counter(worker_of(grid, attempt) for attempt in running(grid, job))
+    assert on == {"ant": 2, "bee": 1}
+    grid.end(next(attempt for attempt in running(grid) if worker_of(grid, attempt) == "bee"))
+    assert len(running(grid, job)) == 3
+
+
+def test_running_attempts_of_a_job_are_limited_and_the_limit_can_change() -> None:
+    grid = Grid()
+    grid.join("ant", facts(8))
+    job = submit(grid, 8, max_running=2)
+    other = submit(grid, 1)
+    assert len(running(grid, job)) == 2
+    assert len(running(grid, other)) == 1
+    assert grid.ask(JobLimited(job, 4)) == Done()
+    assert len(running(grid, job)) == 4
+    grid.ask(JobLimited(job, 1))
+    for attempt in running(grid, job)[:3]:
+        grid.end(attempt)
+    assert len(running(grid, job)) == 1
+    grid.ask(JobLimited(job, None))
+    assert len(running(grid, job)) == 5
+    grid.ask(JobLimited(other, 1))
+    assert isinstance(grid.ask(JobLimited(77, 1)), Declined)
+
+
+def test_job_with_an_unknown_need_stalls_with_a_warning() -> None:
+    grid = Grid(stall_after_s=0.0)
+    grid.join("ant", facts(2))
+    reply = grid.ask(JobSubmitted("ann", spec(requires={"needs": {"matlab": 1}})))
+    assert isinstance(reply, Submitted)
+    assert "matlab" in reply.warnings[0]
+    assert grid.job(reply.job).stalled
+    limit(grid, "matlab", 1)
+    assert len(running(grid, reply.job)) == 1
+    assert not grid.job(reply.job).stalled
+
+
+def test_limit_cannot_have_the_name_of_an_offered_resource() -> None:
+    grid = Grid()
+    grid.join("ant", offering(1, fpga=1))
+    reply = limit(grid, "fpga", 5)
+    assert isinstance(reply, Declined)
+    assert "ant" in reply.message
+    limit(grid, "matlab", 1)
+    grid.join("bee", offering(4, matlab=1000))
+    job = submit(grid, 4, needs={"matlab": 1})
+    assert len(running(grid, job)) == 1, "what a worker offers under the name of a limit adds nothing to it"
+
+
+def test_unknown_limit_cannot_be_removed() -> None:
+    reply = limit(Grid(), "matlab", None)
+    assert isinstance(reply, Declined)
+    assert reply.status == 404
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_silent_worker_keeps_its_units(is_cancelled: bool) -> None:
+    grid = Grid(lease_s=30.0)
+    limit(grid, "matlab", 1)
+    grid.join("ant", facts(1))
+    grid.join("bee", facts(1))
+    job = submit(grid, 2, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    silent = worker_of(grid, held)
+    other = "bee" if silent == "ant" else "ant"
+    later = submit(grid, 1, needs={"matlab": 1})
+    grid.now += 100.0
+    grid.report(other)
+    if is_cancelled:
+        grid.ask(JobCancelled(job))
+    assert not grid.agents[other].running, "the silent worker may still use the unit"
+    grid.restart()
+    grid.join(other, facts(1))
+    grid.now += 100.0
+    grid.report(other)
+    assert not grid.agents[other].running, "a restarted master knows it, too"
+    grid.ask(WorkerForgotten(silent))
+    (begun,) = grid.agents[other].running
+    assert begun.job in ((later,) if is_cancelled else (job, later))
+
+
+def test_fenced_worker_loses_its_units_after_its_lease_and_a_margin() -> None:
+    grid = Grid(lease_s=40.0)
+    limit(grid, "matlab", 1)
+    for name in ("ant", "bee"):
+        grid.join(name, replace(facts(1), fences=True))
+    job = submit(grid, 2, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    silent = worker_of(grid, held)
+    other = "bee" if silent == "ant" else "ant"
+    run = grid.agents[silent].running[held]
+    assert run is not None
+    assert run.term_s == 40.0
+    grid.now += 41.0
+    grid.report(other)
+    assert not grid.agents[other].running, "the worker's clock may be a little late"
+    grid.restart()
+    grid.join(other)
+    grid.now += 41.0
+    grid.report(other)
+    grid.now += 16.0
+    grid.report(other)
+    assert len(grid.agents[other].running) == 1
+    grid.join(silent)
+    assert held in grid.agents[silent].killed, "it is called back if it runs after all"
+
+
+def test_only_commands_that_need_a_limit_are_fenced() -> None:
+    grid = Grid()
+    limit(grid, "matlab", 9)
+    grid.join("ant", replace(offering(9, fpga=1), fences=True))
+    for more in ({"needs": {"fpga": 1}}, {"max_running": 1}, {}):
+        submit(grid, **more)
+    assert {run and run.term_s for run in grid.agents["ant"].running.values()} == {None}
+
+
+def test_limit_lowered_under_running_attempts_starts_nothing_until_enough_have_ended() -> None:
+    grid = Grid()
+    limit(grid, "matlab", 3)
+    grid.join("ant", facts(4))
+    job = submit(grid, 5, needs={"matlab": 1})
+    limit(grid, "matlab", 1)
+    for left in (2, 1):
+        grid.end(running(grid, job)[0])
+        assert len(running(grid, job)) == left
+    grid.end(running(grid, job)[0])
+    assert len(running(grid, job)) == 1
+
+
+counts = st.integers(1, 4)
+needs = st.sampled_from([{"m": 1}, {"m": 2}, {"n": 1, "m": 1}, {"f": 1}, {}])
+most = st.sampled_from([None, 1, 2])
+users = st.sampled_from(["", "*", "ann"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most),
+        st.tuples(st.just("limit"), st.sampled_from(["m", "n"]), st.integers(0, 3), users),
+        st.tuples(st.just("limit_job"), st.integers(1, 6), most),
+        st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED])),
+        st.tuples(st.just("silence"), st.sampled_from(["ant", "bee"])),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("cancel"), st.integers(1, 6)),
+    ),
+    max_size=30,
+)
+
+
+class Life:
+    """A grid of two workers, driven verb by verb; no attempt may start beyond a limit."""
+
+    def __init__(self, policy: str) -> None:
+        self.grid, self.jobs = Grid(policy=policy, max_attempts=3, lease_s=20.0), list[int]()
+        self.silent: set[str] = set()
+        self.set_limits()
+        self.workers_join()
+
+    def set_limits(self) -> None:
+        for name in ("m", "n"):
+            for user in ("*", "ann"):
+                limit(self.grid, name, None, user)
+            limit(self.grid, name, 2)
+
+    def workers_join(self) -> None:
+        self.silent = set()
+        for name in ("ant", "bee"):
+            self.grid.join(name, offering(3, f=1))
+
+    def submit(self, owner: str, count: int, needs: dict[str, int], most: int | None) -> None:
+        self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most))
+
+    def limit(self, name: str, units: int, user: str) -> None:
+        limit(self.grid, name, units, user)
+
+    def limit_job(self, job: int, most: int | None) -> None:
+        self.grid.ask(JobLimited(job, most))
+
+    def end(self, which: int, outcome: Outcome) -> None:
+        there = [one for one in running(self.grid) if worker_of(self.grid, one) not in self.silent]
+        if there:
+            self.grid.end(there[which % len(there)], outcome)
+
+    def silence(self, name: str) -> None:
+        """Let the lease of a worker end, whose tasks run on."""
+        self.silent = {name}
+        self.grid.now += 50.0
+        self.reports()
+
+    def reports(self) -> None:
+        for name in self.grid.agents.keys() - self.silent:
+            self.grid.report(name)
+
+    def restart(self) -> None:
+        self.grid.restart()
+        self.workers_join()
+
+    def cancel(self, job: int) -> None:
+        self.grid.ask(JobCancelled(job))
+
+    def one_quiet_round(self) -> None:
+        self.grid.now += 1.0
+        self.end(0, Outcome.SUCCEEDED)
+        self.reports()
+
+    def check_starts(self, before: set[AttemptId]) -> None:
+        """Assert that the attempts started since then stay within the limits in force."""
+        counts, store = self.grid.scheduler.state.own(CountedUnits), self.grid.store
+        for number in store.attempts.keys() - before:
+            attempt, job = store.attempts[number], store.jobs[number.job]
+            for name, _ in job.needs:
+                assert counts.used_up(name, job.owner, 0) is None
+            assert job.max_running is None or counts.running[job.id] <= job.max_running
+            for name, used in counts.on_worker.get(attempt.worker, {}).items():
+                assert Resource(name, used) in self.grid.scheduler.state.workers[attempt.worker].facts.resources
+
+
+@settings(deadline=None)
+@given(steps=steps, policy=st.sampled_from(POLICIES))
+def test_random_lives_never_start_beyond_a_limit_and_run_everything(steps: list[Any], policy: str) -> None:
+    life = Life(policy)
+    for verb, *what in steps:
+        before = set(life.grid.store.attempts)
+        getattr(life, verb)(*what)
+        life.check_starts(before)
+    life.set_limits()
+    life.workers_join()
+    for _ in range(200):
+        before = set(life.grid.store.attempts)
+        life.one_quiet_round()
+        life.check_starts(before)
+    assert [life.grid.job(job).is_over for job in life.jobs] == [True] * len(life.jobs)
