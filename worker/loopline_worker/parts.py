@@ -167,7 +167,7 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
     """Return the network allowance; a dedicated computer has no owner to set one."""
     if settings.dedicated:
         return NetworkAllowance(data_directory.traffic, on_metered=True)
-    return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
+    return NetworkAllowance(data_directory.traffic, settings.max_mb_per_day, on_metered=settings.on_metered)
 
 
 def _facts(

@@ -75,7 +75,7 @@ class OwnerMonitor:
         self._machine = machine
         self._post = post
         self._battery = Battery()
-        blockers = () if settings.dedicated else settings.not_while
+        blockers = () if settings.dedicated else settings.pause_while_running
         self._programs = BlockingPrograms(blockers) if blockers else None
         self._heeds_hours = not settings.dedicated
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
@@ -178,7 +178,7 @@ class OwnerMonitor:
             self._computer.cores,
             self._meter.spare_cpu,
             memory_available_bytes=self._meter.memory_available_bytes(),
-            celsius=hottest() if self.preferences.most_celsius is not None else None,
+            celsius=hottest() if self.preferences.max_temperature_c is not None else None,
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
             program=self._signs.program,
