@@ -60,6 +60,8 @@ _GROUPS = {
 _METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": "FOLDER", "shows": "FOLDERS"}
 _METAVARS |= {
     "pause_while_running": "PROGRAM",
+    "max_temperature_c": "DEGREES",
+    "max_mb_per_day": "MB",
     "policy": "WHEN",
     "until": "TIME",
     "sandbox": "KIND",
