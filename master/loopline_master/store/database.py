@@ -69,7 +69,7 @@ _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 READERS = 4
 SUPERSEDED = "superseded"
-"""Code of the error that ends a master in whose place another one works."""
+"""Code of the error that ends a master after another one has taken over."""
 _CONFIRM_WITHIN_S = 5.0
 _MOST_FREED = 10_000  # pages at once: some 20 us each
 
@@ -323,7 +323,7 @@ class _WritingConnection:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # told to whoever waits, if anybody does
+            task.exception()  # marks it as retrieved; a waiting caller gets it too
 
 
 def _unfit(message: str) -> LooplineError:
