@@ -114,7 +114,7 @@ class Limits(_LimitsBase):
     user_listeners: Annotated[Amount, Field(description="streams that one user may have open at once")] = 100
 
     def page_size(self, limit: int) -> int:
-        """Return the number of items of a page for which a client has asked for ``limit``."""
+        """Return the number of items of a page when a client requests ``limit``."""
         return min(limit, self.max_page)
 
 

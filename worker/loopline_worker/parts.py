@@ -95,7 +95,7 @@ def assemble(
     name: str, settings: WorkerSettings, data_directory: DataDirectory,
     http_client: HttpClient, task_group: TaskGroup, post: Post,
 ) -> Parts:  # fmt: skip
-    """Put an agent's parts together; ``post`` is told what happens. Raises LooplineError if one cannot be had."""
+    """Put an agent's parts together; events go to ``post``. Raises LooplineError if a part cannot be made."""
     computer = Computer.here()
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)

@@ -99,7 +99,7 @@ class Link:
             self._conversation.give_up(reason)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for so long, or until ``reopen``: not at all if it was called since the last connection stood."""
+        """Wait, but only until ``reopen`` is called; not at all if it was called since the last connection."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()

@@ -44,7 +44,7 @@ _LATENCIES_KEPT = 1000
 _SHOWN = 20
 _NEVER = Yielded()
 _LOOKS_AT_CONTENTION = 4
-"""Looks in a row that must find the processor contended while nobody is there: what is over sooner harms nobody."""
+"""Checks in a row that must find contention while the owner is away, because shorter contention does no harm."""
 
 
 class OwnerMonitor:

@@ -25,7 +25,7 @@ from loopline_shared.model import AttemptState, TaskState
 PIECE = 50_000
 """Tasks of a piece, whose attempts are read in some 50 ms."""
 LARGE = 10_000
-"""Number of tasks from which on a job is summed up."""
+"""Jobs with at least this number of tasks are summed up."""
 
 Tasks = tuple[int, int]
 """Numbers of tasks: the first, and the last."""
