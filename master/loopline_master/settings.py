@@ -157,7 +157,7 @@ class MasterSettings(_SettingsBase):
         Field(gt=0, le=36500, description="for how many days ended jobs are kept; by default for ever"),
     ] = None
     forget_workers_days: Annotated[
-        float, Field(gt=0, le=36500, description="workers that were away for so many days are forgotten")
+        float, Field(gt=0, le=36500, description="days of absence after which a worker is forgotten")
     ] = 90.0
     tokens: Annotated[
         bool,

@@ -176,7 +176,7 @@ class WorkerSettings(Settings):
             description="socket for reporters of desktops, if its folder is the worker's: a system service has one"
         ),
     ] = Path("/run/loopline/sessions")
-    dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
+    dedicated: Annotated[bool, Field(description="this computer has no other user: tasks need not yield")] = False
     data_dir: Annotated[
         Path,
         AfterValidator(Path.absolute),  # tasks run in folders of their own, where a relative path names nothing
@@ -243,15 +243,15 @@ class WorkerSettings(Settings):
         float | None,
         BeforeValidator(end_of_stay),
         Field(
-            description="when it has to end: in so long (55m), or a time (2027-01-31T08:00:00Z); default: never, or"
+            description="when it must end: a duration (55m) or a time (2027-01-31T08:00:00Z); default: never, or"
             " as the Slurm allocation around it"
         ),
     ] = Field(default_factory=end_of_allocation)
     idle_timeout_s: Annotated[
-        float | None, Field(ge=1, description="ends after so long without a task; default: never")
+        float | None, Field(ge=1, description="seconds without a task after which it ends; default: never")
     ] = None
     death_timeout_s: Annotated[
-        float | None, Field(ge=1, description="ends after so long without its master; default: never")
+        float | None, Field(ge=1, description="seconds without its master after which it ends; default: never")
     ] = None
     transient: Annotated[
         bool, Field(description="it comes once under this name: its master forgets it as soon as it is gone")

@@ -104,7 +104,7 @@ def _read(file: Path) -> list[FlowSample]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s cannot be read, and the network is measured anew: %s", file, error)
+        log.warning("%s cannot be read, and the network is measured again: %s", file, error)
         return []
 
 

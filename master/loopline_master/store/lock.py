@@ -109,7 +109,7 @@ def _end_silent(connection: Connection) -> bool:
     values = {"high": _ADVISORY_KEY >> 32, "low": _ADVISORY_KEY & 0xFFFFFFFF, "silent": SILENT_FOR_S}
     ended = connection.execute(text(_END_SILENT), values).fetchall()
     for silent_s, _ in ended:
-        log.warning("the master that wrote was not heard of for %.0f s: taking over", silent_s)
+        log.warning("the writing master was silent for %.0f s: taking over", silent_s)
     return bool(ended)
 
 

@@ -118,7 +118,7 @@ class Link:
                 self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
                 await self._pause(self._backoff.max_s)
             except _AnewError as how:  # the master is there: it has said so
-                log.info("connecting anew to %s, %s from now on", self._http_client.master, how)
+                log.info("connecting again to %s, %s from now on", self._http_client.master, how)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 await self._http_client.turn_to_next(self._lease_s)
                 self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())

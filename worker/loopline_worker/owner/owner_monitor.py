@@ -79,7 +79,7 @@ class OwnerMonitor:
         self._programs = BlockingPrograms(blockers) if blockers else None
         self._heeds_hours = not settings.dedicated
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
-        self.idleness = Idleness(None, "nobody has looked yet") if self._idle_detector else Idleness(math.inf, "")
+        self.idleness = Idleness(None, "no reading yet") if self._idle_detector else Idleness(math.inf, "")
         self._stirred = asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)

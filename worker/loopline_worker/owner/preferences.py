@@ -58,7 +58,7 @@ def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[st
 
 
 _WORDS = {
-    Policy.WHEN_IDLE: "Tasks run when nobody has used this computer for {idle}, and are frozen when somebody does.",
+    Policy.WHEN_IDLE: "Tasks run when this computer has not been used for {idle}, and are frozen when it is used.",
     Policy.SPARE: "Tasks run on the cores that your programs leave free; {cores} more stay free while you are here.",
     Policy.ALWAYS: "Tasks run at the lowest priority, no matter who uses this computer.",
 }

@@ -202,7 +202,7 @@ class PieceFetch:
 
     def _check_wanted(self) -> None:
         if self._is_cut_off:
-            raise NetworkError("nobody waits for the file any more")
+            raise NetworkError("the file is no longer wanted")
 
 
 def _way(source: FileSource | None) -> Way | None:

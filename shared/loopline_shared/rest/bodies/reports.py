@@ -239,7 +239,7 @@ class PruneRequest(Body):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     older_than_s: Annotated[
-        float | None, Field(ge=0, le=1e10, allow_inf_nan=False, description="files of jobs over for so long, too")
+        float | None, Field(ge=0, le=1e10, allow_inf_nan=False, description="also files of jobs ended this long ago")
     ] = None
     delete: bool = Field(default=False, description="false: only say what there is")
 
