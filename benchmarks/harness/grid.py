@@ -1,4 +1,4 @@
-"""Shared parts of benchmarks: a real grid in its own folder, competing programs, their CPU use, and rounds in turns."""
+"""Shared parts of benchmarks: a real grid in its own folder, competing programs, CPU use, and rounds in turns."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _hogs_below(pid: int) -> list[int]:
 
 
 async def share(tasks: Callable[[], Crowd], seconds: float) -> float:
-    """Return the owner's share of the CPU time of both crowds; the owner's has a session of its own, as on a desktop."""
+    """Return the owner's share of the CPU time of both crowds. The owner's has its own session, as on a desktop."""
     async with tasks() as theirs, plain(own_session=True) as owners:
         await asyncio.sleep(WARM_UP_S)
         before = _cpu_s(owners), _cpu_s(theirs)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from loopline_shared import __version__
 
 if TYPE_CHECKING:
+    from loopline import joblib as joblib
     from loopline.client import AsyncClient as AsyncClient
     from loopline.executor import Executor as Executor
     from loopline.functions.calls import CallError as CallError
     from loopline.job import AsyncJob as AsyncJob
     from loopline.sync import Client as Client
     from loopline.sync import Job as Job
+    from loopline.transfer import files as files
     from loopline_shared.errors import LooplineError as LooplineError
     from loopline_shared.spec import JobSpec as JobSpec
 

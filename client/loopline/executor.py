@@ -159,7 +159,7 @@ class Executor(concurrent.futures.Executor):
 
     # The interface of concurrent.futures.Executor
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
+    def submit(self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any) -> GridFuture[Answer]:
         """Call a function on the grid and return its future, as every executor does.
 
         An argument that is a future stands for its result: the call is sent once that is there, and fails as it does.

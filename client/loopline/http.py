@@ -238,6 +238,13 @@ def _trusting(ca: str) -> ssl.SSLContext:
         raise LooplineError("certificates", f"the CA of the master cannot be read: {error}", hint) from None
 
 
+_REFUSED = {
+    401: LooplineError("no_token", "this needs a valid token", _WHO, 401),
+    403: LooplineError("forbidden", "your token does not allow this", "ask an admin of this master", 403),
+}
+"""Errors for statuses of answers without a body, as answers to HEAD are."""
+
+
 def parse(answer: type[Model], body: bytes) -> Model:
     """Return the body as a model. Raises LooplineError if it is none."""
     try:
@@ -255,10 +262,10 @@ def _refusal(url: str, status: int, body: bytes) -> Exception:
     try:
         error = problem_error(Problem.model_validate_json(body))
     except ValidationError:
-        error = LooplineError(
+        error = _REFUSED.get(status, LooplineError(
             "unexpected_answer", f"{url} answered HTTP {status}, not as a Loopline master does",
             "check the address given by --master or LOOPLINE_MASTER", status,
-        )  # fmt: skip
+        ))  # fmt: skip
     return UnavailableError(error, may_have_acted=status in (502, 504)) if status in COME_AGAIN else error
 
 
@@ -272,6 +279,10 @@ def problem_error(problem: Problem) -> LooplineError:
 
 def _unreachable(url: str, error: Exception, *, may_have_acted: bool) -> UnavailableError:
     hint = "start one with `loopline master`, or give its address with --master or LOOPLINE_MASTER"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        message = f"a server answers at {url}, but not by TLS: {_reason(error)}"
+        no_tls = LooplineError("unreachable", message, f"if its master is not encrypted: http{url[5:]}", 503)
+        return UnavailableError(no_tls, may_have_acted, is_final=True)
     is_forbidden = _number(error) in (errno.EACCES, errno.EPERM)
     if is_forbidden:
         hint = "tasks in a sandbox cannot connect to their own computer; elsewhere a firewall forbids it"
@@ -282,6 +293,8 @@ def _unreachable(url: str, error: Exception, *, may_have_acted: bool) -> Unavail
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return str(error.os_error)
     if number := _number(error):
         return os.strerror(number)
     return str(error) or type(error).__name__

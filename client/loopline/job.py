@@ -28,7 +28,7 @@ class AsyncJob:
     ) -> None:
         """``spec``: what was submitted, if that is known here."""
         self.id = id
-        self.warnings = warnings or []
+        self.warnings: list[str] = warnings or []
         self._client, self._spec = client, spec
 
     def __repr__(self) -> str:

@@ -182,7 +182,7 @@ class RestClient:
     async def results(self, job: int, *, cursor: str = "", follow: bool = True) -> AsyncGenerator[TaskResult, None]:
         """Yield every task's result as it finishes, until the job is over.
 
-        Without ``follow``, yield the results that there are. ``cursor``: of the result after which to go on.
+        Without ``follow``, yield the results that there are. ``cursor``: the cursor of the last result that you have.
         """
         query = ({"cursor": cursor} if cursor else {}) | ({} if follow else {"follow": "false"})
         patience = self.http.patience()
@@ -277,7 +277,7 @@ class RestClient:
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/forget")
 
     async def network(self) -> NetworkView:
-        """Return the network as far as it is known, and what flows along it now."""
+        """Return the known network and its current flows."""
         return await self._get(NetworkView, "/network")
 
     async def measure_network(self) -> MeasurementView:
@@ -285,7 +285,7 @@ class RestClient:
         return await self.http.ask(MeasurementView, "POST", "/network/measure")
 
     async def passing(self) -> PassingReport:
-        """Return the audit of the order guarantee: how many jobs completed before one that they must not pass."""
+        """Audit the order guarantee: count the jobs that completed before a job that they must not pass."""
         return await self._get(PassingReport, "/passing")
 
     async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
@@ -325,7 +325,10 @@ class RestClient:
         return await self.http.ask(JobView, "PATCH", f"/jobs/{job}", json={"max_running": max_running})
 
     async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
-        """List unused files, also those of jobs that ended so long ago; with ``delete``, remove them."""
+        """List unused files; with ``delete``, remove them.
+
+        ``older_than_s``: also list the files of jobs that ended at least this many seconds ago.
+        """
         wish = {"older_than_s": older_than_s, "delete": delete}
         return await self.http.ask(PruneReport, "POST", "/prune", json=wish, timeout=NO_HURRY)
 
@@ -350,7 +353,7 @@ class RestClient:
         return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json=wish)
 
     async def webhook_secret(self) -> str:
-        """Return the secret by which webhooks about your jobs are signed."""
+        """Return the secret that signs the webhooks about your jobs."""
         return (await self._get(WebhookSecret, "/webhook-secret")).secret
 
     async def revoke_token(self, token: str) -> TokenView:
@@ -362,7 +365,7 @@ class RestClient:
         return await self._get(EncryptionView, "/tls")
 
     async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
-        """Create a join token for so many computers."""
+        """Create a join token for ``uses`` computers, valid for ``expires_s`` seconds."""
         wish = {"uses": uses, "expires_s": expires_s}
         return await self.http.ask(JoinTokenCreated, "POST", "/join-tokens", repeat=False, json=wish)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, PrivateAttr, SecretStr
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
-from loopline_shared.settings_source import Settings, user_folder
+from loopline_shared.settings_source import ENV_PREFIX, Settings, config_file, read_table, user_folder
 
 
 def _addresses(text: str) -> str:
@@ -31,6 +31,10 @@ def _address(text: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("expected an address such as http://lab-pc:7461")
+    if parts.port == 0:  # reading it also checks it
+        raise ValueError("port 0 is no address")
+    if "@" in parts.netloc:
+        raise ValueError("it has a user or a password in it, which a master does not take: give --token")
     return url
 
 
@@ -49,11 +53,13 @@ class ClientSettings(Settings):
         Field(description="a file with the CA to trust the master by; default: as logged in, or beside the token"),
     ] = None
     data_dir: Annotated[Path | None, Field(description="a master's data folder on this computer")] = None
+    _unconfirmed: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, **flags: Any) -> Self:
         """Load the settings; where no master is named, it is the one of ``loopline login``."""
         settings = super().load(**flags)
+        settings._unconfirmed = _named_here(settings, flags)
         if "master" not in settings.model_fields_set and (login := Login.read()):
             return settings.model_copy(update={"master": login.master})
         return settings
@@ -63,10 +69,13 @@ class ClientSettings(Settings):
         the same user left.
         """
         if self.token:
+            self._check_confirmed()
             return self.token.get_secret_value().strip() or None
         if login := self._login():
             return login.token
         file = self._token_file()
+        if file:
+            self._check_confirmed()
         return (_read(file) if file == self.token_file else _read_if_there(file)) if file else None
 
     def find_ca(self) -> str:
@@ -79,6 +88,13 @@ class ClientSettings(Settings):
         if file is None or (self.token and file == self.token_file):  # another token is used, maybe for another grid
             return ""
         return _read_if_there(file.with_name("ca.pem")) or ""
+
+    def _check_confirmed(self) -> None:
+        """Raise LooplineError if a file of the working folder would redirect a token that does not come from it."""
+        if self._unconfirmed:
+            message = f"loopline.toml in this folder names the master {self.master}, and your token is from elsewhere"
+            hint = f"if the token is for that master, say so: LOOPLINE_MASTER={self.master}"
+            raise LooplineError("settings", message, hint)
 
     def _login(self) -> Login | None:
         """Return the login at this master, unless another token file was named."""
@@ -96,6 +112,23 @@ class ClientSettings(Settings):
         if (local := local_folder(urlsplit(self.master.partition(",")[0]).port or DEFAULT_PORT)) and _is_kept(local):
             folders.insert(0, local / "master")
         return [folder / "tokens" / "admin" for folder in folders]
+
+
+def _named_here(settings: ClientSettings, flags: dict[str, Any]) -> bool:
+    """True if a loopline.toml of the working folder names the master, and the token comes from elsewhere.
+
+    That folder may be another person's. A file that LOOPLINE_CONFIG names is trusted.
+    """
+    file = config_file()
+    if file is None or file.parent != Path() or f"{ENV_PREFIX}CONFIG" in os.environ:
+        return False
+    given = {name.upper() for name in os.environ}
+    given |= {f"{ENV_PREFIX}{name.upper()}" for name, value in flags.items() if value}
+    table = read_table(settings.table)
+    if "master" not in table or f"{ENV_PREFIX}MASTER" in given or settings.master == DEFAULT_URL:
+        return False
+    is_of_file = "token" in table or "token_file" in table
+    return not is_of_file or bool(given & {f"{ENV_PREFIX}TOKEN", f"{ENV_PREFIX}TOKEN_FILE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +208,7 @@ def is_here(url: str) -> bool:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8").strip()
+        return file.read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         hint = "correct token_file or LOOPLINE_TOKEN_FILE, or give the token itself with --token"
         raise LooplineError("token_file", f"cannot read a token from {file}: {error}", hint, 401) from None
@@ -183,7 +216,7 @@ def _read(file: Path) -> str:
 
 def _read_if_there(file: Path) -> str | None:
     try:
-        return file.read_text("utf-8").strip()
+        return file.read_text("utf-8-sig").strip()
     except OSError:
         return None
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self
 
+from loopline.blocking import BlockingClient, BlockingJob
 from loopline.client import AsyncClient
 from loopline.functions.loop_thread import LoopThread
 from loopline.job import AsyncJob
@@ -15,43 +14,9 @@ from loopline_shared.model import JobState
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.spec import JobSpec
 
-Kind = TypeVar("Kind", bound=type)
 
-
-def synchronous(asynchronous: type) -> Callable[[Kind], Kind]:
-    """Return a decorator that gives a class the public methods of an asynchronous class, without await.
-
-    The objects of the decorated class have ``_inner``, an object of the asynchronous class, and ``_loop_thread``, in
-    which its coroutines run. Methods that the decorated class defines itself are kept.
-    """
-
-    def with_methods(kind: Kind) -> Kind:
-        for name, method in inspect.getmembers(asynchronous, callable):
-            if not name.startswith("_") and name not in vars(kind):
-                setattr(kind, name, _method(name, method))
-        return kind
-
-    return with_methods
-
-
-def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        answer = getattr(self._inner, name)(*arguments, **options)
-        if inspect.iscoroutine(answer):
-            return self._loop_thread.call(answer)
-        return self._loop_thread.iterate(answer) if hasattr(answer, "__anext__") else answer
-
-    return call
-
-
-@synchronous(AsyncJob)
-class Job:
+class Job(BlockingJob):
     """A job, for ordinary code: the methods of AsyncJob, without await."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, inner: AsyncJob, loop_thread: LoopThread) -> None:
         self._inner = inner
@@ -79,17 +44,12 @@ class Job:
         return self._loop_thread.call(self._inner.state())
 
 
-@synchronous(AsyncClient)
-class Client:
+class Client(BlockingClient):
     """AsyncClient for ordinary code: in threads, and in notebooks whose own loop runs.
 
     Asynchronous methods block here, and streams are ordinary iterators. Jobs are Job objects. Close the client, or
     use it in ``with``.
     """
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0) -> None:
         self._inner = AsyncClient(master, token, patience_s=patience_s)

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from loopline_shared.terminal import import_blocker
 
@@ -25,6 +26,7 @@ from loopline_master.certificates.own_names import reached_at
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
+from loopline_shared.settings_source import known_user_folder
 from loopline_shared.terminal.parser import Parser
 
 gc.freeze()  # or the first collection goes over all that was imported
@@ -137,12 +139,21 @@ def _greeting(settings: MasterSettings, master: Master) -> str:
     ]
     if settings.tokens and not settings.is_private:
         lines.append("            on another computer: what `loopline token join` prints")
+    if settings.tokens and settings.data_dir.absolute() != _own_folder():
+        admin = shlex.quote(str(settings.data_dir.absolute() / "tokens" / "admin"))
+        lines.append(f"  you       export LOOPLINE_MASTER={reachable} LOOPLINE_TOKEN_FILE={admin}")
     if pin := master.parts[Encryption].pin:
         lines += [
             f"  TLS       by its own CA; SHA-256 of its key: {pin}",
             f"            a browser trusts it once it has imported {reachable}/ca.pem",
         ]
     return "\n".join(lines)
+
+
+def _own_folder() -> Path | None:
+    """Return the data folder where commands of this user look for a token by themselves."""
+    folder = known_user_folder("data")
+    return folder and folder / "master"
 
 
 def _complain(error: LooplineError, code: int) -> int:

@@ -92,7 +92,7 @@ def read_table(name: str) -> dict[str, Any]:
     import tomllib  # only where there is a file
 
     try:
-        document = tomllib.loads(file.read_text("utf-8"))
+        document = tomllib.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise LooplineError(
             "settings", f"cannot read settings from {file}: {error}", "fix it or move it away"
@@ -150,7 +150,8 @@ def _explain(settings: type[Settings], error: ValidationError, flags: dict[str, 
     place = _place(path, flags)
     if first["type"] == "extra_forbidden":
         return LooplineError("settings", f"{place}: unknown setting", meant(path[-1], _known(settings, path[:-1])))
-    got = "" if isinstance(first["input"], dict) else f", got {first['input']!r:.80}"
+    is_shown = not isinstance(first["input"], dict) and "@" not in str(first["input"])  # there may be a password
+    got = f", got {first['input']!r:.80}" if is_shown else ""
     return LooplineError("settings", f"{place}: {plain(first)}{got}")
 
 

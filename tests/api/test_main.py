@@ -57,6 +57,7 @@ async def test_master_greets_serves_and_stops_at_sigterm(tmp_path: Path) -> None
         assert f"loopline worker --master {url} --token-file {tmp_path}/tokens/worker" in greeting
         assert f"page      {url}/\n" in greeting
         assert f"{url}/docs" in greeting
+        assert f"export LOOPLINE_MASTER={url} LOOPLINE_TOKEN_FILE={tmp_path}/tokens/admin" in greeting
         headers = {"Authorization": f"Bearer {(tmp_path / 'tokens' / 'admin').read_text().strip()}"}
         async with aiohttp.ClientSession(headers=headers) as http, http.get(f"{url}/api/v1/events") as events:
             assert events.status == 200  # a client has an open stream

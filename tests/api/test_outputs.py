@@ -108,6 +108,8 @@ async def test_inputs_that_differ_only_in_case_give_a_warning(master: Bench) -> 
     body = {"command": ["work"], "inputs": {"Data": file, "data": file}}
     answer = await master.ask("POST", "/jobs", json=body)
     assert any("Data and data are one file on Windows" in warning for warning in answer.body["warnings"])
+    preview = await master.ask("POST", "/jobs/preview", json=body)
+    assert any("Data and data are one file on Windows" in warning for warning in preview.body["warnings"])
 
 
 async def test_missing_function_is_named(master: Bench) -> None:

@@ -182,6 +182,13 @@ async def test_names_in_addresses_are_quoted(fake: FakeMaster) -> None:
     assert fake.seen[0].what == "POST /workers/a/b c/drain"  # one segment: the fake master shows it unquoted
 
 
+async def test_plain_server_is_not_taken_for_an_absent_one(fake: FakeMaster) -> None:
+    async with AsyncClient(fake.url.replace("http:", "https:"), patience_s=0.0) as master:
+        with pytest.raises(LooplineError, match="but not by TLS") as refused:
+            await master.job(7)
+    assert fake.url in refused.value.hint
+
+
 async def test_requests_can_run_concurrently(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks", page(task(1)))
     async with client(fake) as master:

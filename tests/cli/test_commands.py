@@ -420,9 +420,26 @@ def test_results_say_where_they_are_truncated(fake: FakeMaster, run: Run) -> Non
     fake.on("GET /jobs/7", ok(job(7)))
     fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
     ran = run("results", "7")
-    assert ran.out == "a\nb"
+    assert ran.out == "a\nb\n"
     assert ran.err == "task 7.2 wrote more: `loopline logs 7.2` shows what was kept\n"
     assert len(run("results", "7", "--json").out.splitlines()) == 2
+
+
+def test_results_name_the_task_of_each_line_on_request(fake: FakeMaster, run: Run) -> None:
+    lines = (result(2, "x=1"), result(1, "x=2\nmore\n"), result(3, ""))
+    fake.on("GET /jobs/7", ok(job(7)))
+    fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
+    assert run("results", "7").out == "x=1\nx=2\nmore\n"
+    assert run("results", "7", "--tag").out == "7.2\tx=1\n7.1\tx=2\n7.1\tmore\n"
+
+
+def test_results_are_a_table_of_parameters_metrics_and_output(fake: FakeMaster, run: Run) -> None:
+    one = result(2, "x, 1\n").model_copy(update={"parameters": {"lr": 0.1}, "metrics": {"loss": 2.5}})
+    two = result(1, "").model_copy(update={"parameters": {"lr": 0.2}, "metrics": None})
+    fake.on("GET /jobs/7", ok(job(7)))
+    fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in (one, two)) + b"\n"))
+    rows = 'task,state,lr,loss,output\n7.1,succeeded,0.2,,\n7.2,succeeded,0.1,2.5,"x, 1"\n'
+    assert run("results", "7", "--csv").out == rows
 
 
 def test_closed_pipe_ends_a_command_quietly(fake: FakeMaster) -> None:

@@ -85,6 +85,10 @@ def name_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def each(value: object, number: int) -> object:
+    return value[number - 1] if isinstance(value, list) else value
+
+
 def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **parameters: object) -> None:
     """Serve a job whose tasks have left these files, and printed nothing."""
     serve(fake, *numbers)
@@ -93,9 +97,10 @@ def leave(fake: FakeMaster, *numbers: int, files: dict[str, bytes] = CONTENT, **
     items = [{"path": path, "sha256": name_of(data), "size_bytes": len(data)} for path, data in files.items()]
     for number in numbers:
         fake.on(f"GET /jobs/7/tasks/{number}/outputs", ok({"items": items}))
-        known = {name: value[number - 1] if isinstance(value, list) else value for name, value in parameters.items()}
-        detail = {**task(number).model_dump(mode="json"), "command": ["x"], "parameters": known, "attempts": []}
-        fake.on(f"GET /jobs/7/tasks/{number}", ok(detail))
+    if parameters:
+        known = [{name: each(value, number) for name, value in parameters.items()} for number in numbers]
+        listed = [task(number, parameters=its) for number, its in zip(numbers, known, strict=True)]
+        fake.on("GET /jobs/7/tasks", page(*listed))
     for data in files.values():
         fake.on(f"GET /files/{name_of(data)}", ok(data))
 

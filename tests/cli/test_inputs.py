@@ -160,6 +160,32 @@ def test_names_of_files_may_hold_an_equals_sign(files: Files, run: Run, tmp_path
     assert (ran.code, sorted(files.job["tasks"][0]["inputs"])) == (0, ["lr=1.in", "lr=1.txt"]), ran.err
 
 
+def test_refused_token_is_named_where_an_answer_has_no_body(
+    files: Files, fake: FakeMaster, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    name = files.expect(b"x")
+
+    async def refused(_: web.Request) -> web.Response:
+        return web.Response(status=401)
+
+    fake.on(f"HEAD /files/{name}", refused)
+    ran = run("submit", "--input", "x", "--", "cat", "x")
+    assert ran.code == 4
+    assert "this needs a valid token" in ran.err
+    assert "--token" in ran.err
+
+
+def test_script_with_line_ends_of_windows_gives_a_warning(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_bytes(b"#!/bin/sh\r\necho\r\n")
+    (tmp_path / "fine.sh").write_bytes(b"#!/bin/sh\necho\r\n")
+    for content in ("run.sh", "fine.sh"):
+        files.expect((tmp_path / content).read_bytes())
+    ran = run("submit", "--input", "run.sh", "--input", "fine.sh", "--", "./run.sh", "./fine.sh")
+    assert "warning: ./run.sh has line ends of Windows (CRLF)" in ran.err
+    assert "fine.sh" not in ran.err
+
+
 def test_job_file_names_a_file_for_each_task(files: Files, run: Run, tmp_path: Path) -> None:
     (tmp_path / "jobs" / "wav").mkdir(parents=True)
     for name in ("a", "b"):

@@ -88,6 +88,16 @@ def test_cwd_needs_no_inputs(fake: FakeMaster, run: Run, tmp_path: Path) -> None
     assert seen.body["requires"] == {"folder": str(tmp_path)}
 
 
+def test_folder_that_each_task_has_of_its_own_is_refused(
+    fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/tmp")
+    fake.on("GET /workers", page(worker("ant", folders=("/tmp",))))
+    ran = run("submit", "--cwd", *COMMAND)
+    assert ran.code == 2
+    assert "/tmp cannot be shared: each task has its own in a sandbox" in ran.err
+
+
 def test_folder_that_no_worker_shares_is_refused_with_a_reason(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
     fake.on("GET /workers", page(worker("ant"), worker("bee", folders=(f"{tmp_path}-other",))))
     ran = run("submit", "--cwd", *COMMAND)

@@ -52,6 +52,36 @@ def test_invalid_address_is_refused(given: str) -> None:
         ClientSettings.load(master=given)
 
 
+@pytest.mark.parametrize("given", ["http://me:secret@lab-pc:7461", "http://lab-pc:99999", "lab-pc:0"])
+def test_address_with_credentials_or_without_a_port_is_refused(given: str) -> None:
+    with pytest.raises(LooplineError, match="--master") as refused:
+        ClientSettings.load(master=given)
+    assert "secret" not in refused.value.message
+
+
+def test_settings_may_begin_with_a_byte_order_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "loopline.toml", '\ufeff[client]\nmaster = "http://file:1"\n')
+    assert ClientSettings.load().master == "http://file:1"
+    monkeypatch.setenv("LOOPLINE_TOKEN_FILE", str(write(tmp_path / "token", "\ufeffsecret\n")))
+    assert ClientSettings.load(master="http://file:1").find_token() == "secret"
+
+
+def test_file_of_the_working_folder_does_not_redirect_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "loopline.toml", '[client]\nmaster = "http://other:1"\n')
+    assert ClientSettings.load().find_token() is None
+    for given in ({"token": "mine"}, {"token_file": write(tmp_path / "token", "mine")}):
+        with pytest.raises(LooplineError, match="names the master http://other:1, and your token is from elsewhere"):
+            ClientSettings.load(**given).find_token()
+        assert ClientSettings.load(**given, master="http://other:1").find_token() == "mine"
+    monkeypatch.setenv("LOOPLINE_TOKEN", "mine")
+    with pytest.raises(LooplineError, match="is from elsewhere"):
+        ClientSettings.load().find_token()
+    monkeypatch.setenv("LOOPLINE_CONFIG", str(file))
+    assert ClientSettings.load().find_token() == "mine", "a file that the user names is trusted"
+
+
 def test_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_TOKEN_FILE", str(write(tmp_path / "token", "secret\n")))
     assert ClientSettings.load().find_token() == "secret"

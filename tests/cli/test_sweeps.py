@@ -70,7 +70,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["--csv", "twice.csv"], "twice.csv:1: two columns are called a"),
     (["--csv", "empty"], "the first line is empty"),
     (["--csv", "header.csv"], "there are no rows"),
-    (["--csv", "latin.csv"], "latin.csv:1: this is not text in UTF-8"),
+    (["--csv", "latin.csv"], "latin.csv:2: this is not text in UTF-8"),
     (["--csv", "long.csv"], "long.csv:2: b: may have at most 10000 letters"),
     (["--csv", "open.csv"], "open.csv:2: this is not CSV"),
     (["--each-line", "empty"], "there are no rows"),

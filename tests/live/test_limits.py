@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import psutil
+import pytest
 
 from loopline_shared.model import JobState, TaskId
 from loopline_shared.spec import Requirements
@@ -88,6 +89,29 @@ async def test_hung_agent_keeps_its_unit(forgetful_grid: Grid) -> None:
         assert (await grid.ended(job)).state is JobState.SUCCEEDED
     assert watch.most == 1
     assert len(await grid.attempts(job)) == 2
+
+
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+async def test_units_of_a_hung_agent_go_to_another_worker_once_it_is_fenced(
+    forgetful_grid: Grid, sandbox: str
+) -> None:
+    grid = forgetful_grid
+    grid.sandbox = sandbox
+    await grid.client().set_limit("matlab", 1)
+    await grid.start_worker("ant")
+    script = "while :; do echo a line of output that nobody reads; done"  # its supervisor cannot deliver all of it
+    job = await grid.submit(script, requires=Requirements(needs={"matlab": 1}), environment=MARK)
+    await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+    async with watched(grid) as watch:
+        grid.workers["ant"].send_signal(signal.SIGSTOP)
+        await grid.start_worker("bee")
+        await grid.attempts_when(
+            "it to run on the other worker", job, lambda all_: any(a.worker == "bee" and a.started_at for a in all_)
+        )
+        grid.workers["ant"].send_signal(signal.SIGCONT)
+        await grid.connected("ant", "bee")
+    assert watch.most == 1
+    await grid.client().cancel(job)
 
 
 async def test_worker_has_as_many_tasks_as_it_has_units_of_a_resource(grid: Grid) -> None:

@@ -6,15 +6,20 @@ import asyncio
 import importlib
 import inspect
 import pickle
+import runpy
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import loopline
+import loopline.blocking
 from tests.python.small_grid import SmallGrid
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_importing_it_is_light() -> None:
@@ -31,11 +36,48 @@ def test_error_survives_pickling() -> None:
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
-def test_every_method_is_there() -> None:
+def test_client_and_job_have_each_asynchronous_method() -> None:
     for asynchronous, ordinary in ((loopline.AsyncClient, loopline.Client), (loopline.AsyncJob, loopline.Job)):
         methods = {name for name, _ in inspect.getmembers(asynchronous, inspect.isfunction) if name[0] != "_"}
         assert methods <= set(dir(ordinary))
-    assert (loopline.Client.explain.__doc__ or "").startswith("Explain the state of a job")
+    generated = runpy.run_path(str(ROOT / "client" / "blocking_methods.py"))["text"]()
+    assert Path(loopline.blocking.__file__).read_text("utf-8") == generated, "run: python client/blocking_methods.py"
+
+
+USER = """
+from collections.abc import Iterator
+from typing import assert_type
+
+import loopline
+from loopline_shared.rest.bodies import JobView, TaskResult
+
+def double(number: int) -> int:
+    return 2 * number
+
+def use(client: loopline.Client, executor: loopline.Executor) -> None:
+    job = client.submit(["true"])
+    assert_type(job, loopline.Job)
+    assert_type(job.wait().name, str)
+    assert_type(job.results(), Iterator[TaskResult])
+    assert_type(job.explain(), str)
+    assert_type(client.cancel(job.id), JobView)
+    assert_type([worker.name for worker in client.workers()], list[str])
+    future = executor.submit(double, 4)
+    assert_type(future.result(), int)
+    assert_type(future.worker, str | None)
+    assert_type(list(executor.map(double, [1])), list[int])
+"""
+
+
+@pytest.mark.full
+def test_types_of_a_users_program_are_known(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(USER)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(program)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert checked.stdout.startswith("Success"), checked.stdout
 
 
 def test_a_map_as_a_job(grid: SmallGrid, finish: Callable[[int], None]) -> None:

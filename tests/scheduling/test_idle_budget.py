@@ -10,7 +10,7 @@ from loopline_master.core.events import JobCancelled, JobSubmitted
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.exemptions.overdrawn import LOOK_EVERY_S
-from loopline_shared.model import AttemptId, JobState
+from loopline_shared.model import AttemptId, JobState, Outcome
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import START, Grid, facts, spec
 
@@ -58,6 +58,18 @@ def test_job_waiting_for_a_busy_worker_stops_holding_others(single: str) -> None
     explained = explain_job(grid.scheduler, y)
     assert explained is not None
     assert "without progress while slots were free for them" in explained.sentence
+
+
+def test_job_in_the_delay_of_a_failed_task_stops_holding_others() -> None:
+    grid = Grid(idle_budget_s=BUDGET_S, lease_s=1e9, max_replicas=1)
+    grid.join("ant", facts(1))
+    job = grid.submit(1, 1.0, retry_delay_s=80_000.0)
+    grid.end(AttemptId(job, 1, 1), Outcome.FAILED)
+    later = grid.ask(JobSubmitted("stranger", spec(1, 5.0))).job  # type: ignore[union-attr]
+    live(grid, BUDGET_S - 2 * LOOK_EVERY_S)
+    assert not grid.running("ant"), "the order holds while the budget lasts"
+    live(grid, 4 * LOOK_EVERY_S)
+    assert grid.running("ant") == [AttemptId(later, 1, 1)]
 
 
 def test_idle_budget_is_not_charged_while_no_slot_is_free_for_others() -> None:

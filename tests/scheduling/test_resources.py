@@ -180,6 +180,41 @@ def test_silent_worker_keeps_its_units(is_cancelled: bool) -> None:
     assert begun.job in ((later,) if is_cancelled else (job, later))
 
 
+def test_fenced_worker_loses_its_units_after_its_lease_and_a_margin() -> None:
+    grid = Grid(lease_s=40.0)
+    limit(grid, "matlab", 1)
+    for name in ("ant", "bee"):
+        grid.join(name, replace(facts(1), fences=True))
+    job = submit(grid, 2, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    silent = worker_of(grid, held)
+    other = "bee" if silent == "ant" else "ant"
+    run = grid.agents[silent].running[held]
+    assert run is not None
+    assert run.term_s == 40.0
+    grid.now += 41.0
+    grid.report(other)
+    assert not grid.agents[other].running, "the worker's clock may be a little late"
+    grid.restart()
+    grid.join(other)
+    grid.now += 41.0
+    grid.report(other)
+    grid.now += 16.0
+    grid.report(other)
+    assert len(grid.agents[other].running) == 1
+    grid.join(silent)
+    assert held in grid.agents[silent].killed, "it is called back if it runs after all"
+
+
+def test_only_commands_that_need_a_limit_are_fenced() -> None:
+    grid = Grid()
+    limit(grid, "matlab", 9)
+    grid.join("ant", replace(offering(9, fpga=1), fences=True))
+    for more in ({"needs": {"fpga": 1}}, {"max_running": 1}, {}):
+        submit(grid, **more)
+    assert {run and run.term_s for run in grid.agents["ant"].running.values()} == {None}
+
+
 def test_limit_lowered_under_running_attempts_starts_nothing_until_enough_have_ended() -> None:
     grid = Grid()
     limit(grid, "matlab", 3)

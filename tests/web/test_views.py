@@ -116,7 +116,11 @@ async def test_form_takes_packages_secrets_and_a_notification(visit: Visit, grid
     await visit.show("/submit")
     await page.get_by_label("Command").fill("python3 fit.py")
     await page.get_by_text("Requirements, packages").click()
-    await page.get_by_label("Packages").fill("numpy==2.3.1")
+    await page.get_by_label("Packages", exact=True).fill("numpy==2.3.1")
+    await page.get_by_label("Python of these packages").fill("3.12")
+    await page.get_by_label("Allow builds").check()
+    await page.get_by_label("Retry delay").fill("30s")
+    await page.get_by_label("Time to save").fill("1m")
     await page.get_by_label("Secrets").fill("KEY=do-not-keep")
     await page.get_by_label("Notify").fill("https://hook.invalid/x")
     kept = await page.evaluate("sessionStorage.getItem('draft')")
@@ -129,7 +133,10 @@ async def test_form_takes_packages_secrets_and_a_notification(visit: Visit, grid
     spec: JobSpec = (await grid.job(job)).spec
     await grid.client().cancel(job)
     assert spec.requires.software is not None
-    assert spec.requires.software.packages is not None
+    software = spec.requires.software
+    assert software.packages is not None
+    assert (software.python, software.builds) == ("3.12", True)
+    assert (spec.retry_delay_s, spec.kill_after_s) == (30.0, 60.0)
     assert spec.environment == {"KEY": "(hidden)"}
     assert spec.notify is not None
     assert spec.notify.webhook == "https://hook.invalid/x"

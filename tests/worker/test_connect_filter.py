@@ -1,4 +1,4 @@
-"""The computer's loopback is closed to tasks except for their own servers: real sockets, both sandboxes."""
+"""This computer's addresses are closed to tasks except for their own servers: real sockets, both sandboxes."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ attempt("the same, waiting for it", lambda: connects(("127.0.0.1", port), wait_s
 attempt("nobody's address", lambda: connects(("0.0.0.0", port)))
 attempt("as IPv6", lambda: connects(("::ffff:127.0.0.1", port), socket.AF_INET6))
 attempt("one that listens everywhere", lambda: connects(("127.0.0.3", wild)))
+attempt("the same at its address in the network", lambda: connects((lan, wild)))
+attempt("the same, as IPv6", lambda: connects(("::ffff:" + lan, wild), socket.AF_INET6))
 attempt("behind a decoy of one's own", decoy)
 attempt("by sending at once", fast_open)
 attempt("a desktop's socket without a file", lambda: connects("\\0loopline-desk-" + sys.argv[5], socket.AF_UNIX))
@@ -59,7 +61,7 @@ found.clear()
 attempt("its own service", lambda: serves(socket.AF_INET, ("127.0.0.1", 0)))
 attempt("its own socket without a file", lambda: serves(socket.AF_UNIX, "\\0mine-" + sys.argv[5] + sys.argv[6]))
 attempt("its own socket in a file", lambda: serves(socket.AF_UNIX, "mine"))
-attempt("the network", lambda: connects((lan, wild)))
+attempt("its own service in the network", lambda: serves(socket.AF_INET, (lan, 0)))
 attempt("datagrams", lambda: connects(("127.0.0.1", port), kind=socket.SOCK_DGRAM))
 print(json.dumps(found))
 """
@@ -99,8 +101,46 @@ async def test_a_task_reaches_the_network_and_its_own_services_and_no_others(
         result = await bench.result(python(TRY, *owners, kind))
     others, own = map(json.loads, result.stdout.data.splitlines())
     assert True not in others.values(), others
-    assert len(others) == 9
+    assert len(others) == 11
     assert set(own.values()) == {True}, own
+
+
+ELSEWHERE = """
+import errno, socket, sys
+for address in sys.argv[1:]:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as it:
+        it.setblocking(False)
+        print(it.connect_ex((address, 9)) == errno.EACCES)
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_link_local_and_metadata_addresses_are_refused_and_others_are_not(tmp_path: Path, kind: str) -> None:
+    if kind == "bubblewrap" and without_bubblewrap():
+        pytest.skip("no bubblewrap here")
+    async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice(kind), NetworkAccess.ALL)) as bench:
+        closed, others = ["169.254.169.254", "169.254.1.1", "fe80::1", "fd00:ec2::254"], ["192.0.2.1", "2001:db8::1"]
+        result = await bench.result(python(ELSEWHERE, *closed, *others))
+    assert result.stdout.data.split() == [b"True"] * len(closed) + [b"False"] * len(others)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_setting_opens_addresses_of_this_computer(tmp_path: Path, owners: list[str], kind: str) -> None:
+    if kind == "bubblewrap" and without_bubblewrap():
+        pytest.skip("no bubblewrap here")
+    script = """
+import socket, sys
+for address in sys.argv[2:]:
+    socket.create_connection((address, int(sys.argv[1])), 5).close()
+"""
+    _, wild, lan, *_ = owners
+    walls = open_sandbox(SandboxChoice(kind), NetworkAccess.ALL, opens=[lan, "127.0.0.1"])
+    async with Bench(tmp_path, sandbox=walls) as bench:
+        result = await bench.result(python(script, wild, lan, "127.0.0.3"))
+        assert result.exit_code == 0, result.stderr
+        assert walls
+        walls.opens = ()
+        assert (await bench.result(python(script, wild, lan, task=2))).exit_code == 1
 
 
 def test_jumps_of_the_filter_end_at_the_right_lines() -> None:
@@ -122,6 +162,8 @@ def test_addresses_of_the_loopback() -> None:
         head = family.to_bytes(2, sys.byteorder) + (80).to_bytes(2, "big")
         return head + (bytes(4) if ":" in ip else b"") + socket.inet_pton(family, ip)
 
+    assert connect_rules._is_local(socket.inet_aton("127.9.9.9"))
+    assert not connect_rules._is_local(socket.inet_aton("192.0.2.1"))
     there = ["127.0.0.1", "127.9.9.9", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"]
     assert all(connect_rules._is_loopback(of(ip)) for ip in there)
     assert not any(

@@ -61,6 +61,24 @@ async def test_command_that_cannot_be_run_is_a_failure_of_the_job(
     assert bench.troubles == []
 
 
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (b"#!/bin/sh\r\n", "its first line ends as on Windows (CRLF)"),
+        (b"#!/no/such/python3 -u\n", "its interpreter /no/such/python3 is not here"),
+    ],
+)
+async def test_script_whose_interpreter_is_not_there_is_not_called_missing(
+    bench: Bench, tmp_path: Path, first: bytes, reason: str
+) -> None:
+    script = tmp_path / "run"
+    script.write_bytes(first + b"echo hello\n")
+    script.chmod(0o755)
+    result = await bench.result(run_of(str(script)))
+    assert (result.outcome, result.exit_code) == (Outcome.FAILED, 127)
+    assert reason in result.reason
+
+
 async def test_long_output_is_stored_as_a_file_named_by_its_hash(bench: Bench) -> None:
     result = await bench.result(python("print('x' * 50_000, end='')"))
     assert (result.stdout.size_bytes, result.stdout.cut, result.stdout.data) == (50_000, False, b"")

@@ -10,6 +10,7 @@ from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gang_messages import GangPlace, MemberOrder, Word
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
+from loopline_worker.attempts.fence import Fence, FencedAttempt
 from loopline_worker.attempts.start_gate import GangGates, StartGate
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import Assigned
@@ -20,8 +21,8 @@ from loopline_worker.environments.environments import Environments, Provision
 from loopline_worker.peers.peering import Peering
 
 WINGS: dict[type, tuple[type, ...]] = {
-    AgentWing: (Environments, GangGates, Peering),
-    AttemptPart: (Provision, StartGate),
+    AgentWing: (Environments, GangGates, Peering, Fence),
+    AttemptPart: (Provision, StartGate, FencedAttempt),
     MachineWing: (GangMembers,),
 }
 

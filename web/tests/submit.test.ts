@@ -194,6 +194,17 @@ describe("a job that was submitted before", () => {
     expect(meaningOf(draft).mistakes.secrets).toContain("KEY");
   });
 
+  it("has the Python of packages, builds, and times", () => {
+    const draft = { ...EMPTY, command: "run", packages: "numpy", python: "3.12", builds: true };
+    const { spec, mistakes } = meaningOf({ ...draft, killAfter: "1m", retryDelay: "30s" });
+    expect(mistakes).toEqual({});
+    expect(spec.requires).toEqual({ software: { python: "3.12", builds: true } });
+    expect([spec.kill_after_s, spec.retry_delay_s]).toEqual([60, 30]);
+    expect(draftOf(spec)).toMatchObject({ python: "3.12", builds: true, killAfter: "60s", retryDelay: "30s" });
+    expect(meaningOf({ ...draft, packages: "" }).mistakes.packages).toContain("name the packages");
+    expect(meaningOf({ ...draft, python: "python3" }).mistakes.python).toContain("3.12");
+  });
+
   it("refuses packages that workers cannot have, or that an image takes the place of", () => {
     const of = (packages: string, image = "") => meaningOf({ ...EMPTY, command: "run", packages, image }).mistakes;
     expect(of("-r other.txt").packages).toContain("-r other.txt");

@@ -14,6 +14,7 @@ _NAMES = {
     "labels": "label",
     "resources": "resource",
     "sandbox_shows": "sandbox-show",
+    "sandbox_opens": "sandbox-open",
     "shared_folders": "shared-folder",
     "other_masters": "other-master",
 }
@@ -51,13 +52,21 @@ _GROUPS = {
             "sandbox",
             "sandbox_network",
             "sandbox_shows",
+            "sandbox_opens",
             "task_memory_bytes",
             "scratch_limit_bytes",
         ),
         *("output_flood_bytes", "max_processes", "fetch_pythons", "images"),
     ),
 }
-_METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": "FOLDER", "shows": "FOLDERS"}
+_METAVARS = {
+    "s": "SECONDS",
+    "master": "URL",
+    "slots": "N",
+    "port": "N",
+    "dir": "FOLDER",
+    "shows": "FOLDERS",
+}
 _METAVARS |= {
     "pause_while_running": "PROGRAM",
     "max_temperature_c": "DEGREES",
@@ -66,6 +75,7 @@ _METAVARS |= {
     "until": "TIME",
     "sandbox": "KIND",
     "sandbox_network": "WHICH",
+    "sandbox_opens": "IP",
     "images": "PROGRAM",
     "peer_bytes_s": "BYTES",
 }

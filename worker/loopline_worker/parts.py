@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from loopline_shared.model import Facts, Resource
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_worker.attempts.agent_wing import AgentWing
+from loopline_worker.attempts.fence import CAN_FENCE, Fence
 from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.attempts.start_gate import GangGates
@@ -119,7 +120,7 @@ def assemble(
         abilities, python, settings, data_directory, cache,
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence())
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
@@ -201,6 +202,7 @@ def _facts(
         software=abilities.words(python.version),
         machine=machine_of(data_directory.folder),
         transient=settings.transient,
+        fences=CAN_FENCE,
         resources=tuple(
             Resource(name, int(units)) for name, units in sorted(one.split("=") for one in settings.resources)
         ),
@@ -255,4 +257,5 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
         settings.secrets(),
         settings.shared_folders,
         settings.data_dir / "etc",
+        settings.sandbox_opens,
     )

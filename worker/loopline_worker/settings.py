@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -41,6 +43,14 @@ def _address(text: str) -> str:
     if not address:
         raise ValueError("expected an address such as http://lab-pc:7461")
     return address
+
+
+def _ip(text: str) -> str:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, text)
+            return text
+    raise ValueError("expected an IP address such as 192.168.1.5")
 
 
 def _several(values: object) -> object:
@@ -225,6 +235,14 @@ class WorkerSettings(Settings):
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="files and folders that tasks may read besides")
     ] = ()
+    sandbox_opens: Annotated[
+        tuple[Annotated[str, AfterValidator(_ip)], ...],
+        BeforeValidator(_split),
+        Field(
+            description="addresses that tasks may connect to although they are this computer's, link-local or a "
+            "cloud's metadata; 127.0.0.1 stands for the whole loopback"
+        ),
+    ] = ()
     peer_files: Annotated[
         bool, Field(description="files may go between this worker and others, where the master's `peers` says so")
     ] = True
@@ -282,7 +300,7 @@ class WorkerSettings(Settings):
             return member.token
         file = self.find_token_file()
         try:
-            return file.read_text("utf-8").strip()
+            return file.read_text("utf-8-sig").strip()
         except OSError as error:
             if self.token_file is None:
                 return None

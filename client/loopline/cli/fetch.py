@@ -113,7 +113,7 @@ class _Fetching:
         """Download everything and return the report. Raises LayoutError before the first file."""
         console, job = stderr(), self._job
         if self._layout.needs_parameters:
-            await _each(self._client.tasks(job.id), self._find_place)
+            await _each(self._client.tasks(job.id, parameters=True), self._find_place)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             row = progress.add_task(escape(f"job {job.id} {job.name}"), total=job.task_count)
 
@@ -163,8 +163,7 @@ class _Fetching:
                 self._report.logs += 1
 
     async def _find_place(self, task: TaskView) -> None:
-        parameters = (await self._client.task(task.id)).parameters
-        self._places[task.number] = self._layout.folder(self._job.id, task.number, parameters)
+        self._places[task.number] = self._layout.folder(self._job.id, task.number, task.parameters or {})
 
 
 async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaitable[None]]) -> None:

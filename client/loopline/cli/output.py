@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from csv import writer
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -95,28 +96,62 @@ async def _print_pieces(pieces: AsyncIterator[bytes]) -> None:
         write(output.end())
 
 
-async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
+async def results(
+    job: JobNumber,
+    /,
+    *,
+    tag: Annotated[bool | None, Parameter(negative="--no-tag")] = None,
+    csv: Annotated[bool, Parameter(negative=())] = False,
+    common: Common = PLAIN,
+) -> None:
     """Print the output of every task, as the tasks finish; `--json` prints one result a line.
 
-    It ends with an error if the job can never start, because a job before it failed or was cancelled.
+    Each task's output ends with a line break, so that two never share a line. The command fails if the job can never
+    start, because a job before it failed or was cancelled.
 
     Parameters
     ----------
     job
         Number of the job.
+    tag
+        Begin each line with its task, such as 12.3, and a tab. On a terminal, jobs of several tasks have it.
+    csv
+        Print a table once the job is over: a row for each task, with its parameters, metrics and output.
     """
     with common.interruptible(f"job {job} continues; read its results again with", "results", str(job)):
         async with common.client(PATIENCE_S) as client:
-            await until_entered(client, await client.job(job))
+            view = await client.job(job)
+            await until_entered(client, view)
+            has_tags = sys.stdout.isatty() and view.task_count > 1 if tag is None else tag
             async with aclosing(client.results(job)) as lines:
+                if csv:
+                    _print_table([result async for result in lines])
                 async for result in lines:
-                    _print(result, common)
+                    _print(result, common, has_tags=has_tags)
 
 
-def _print(result: TaskResult, common: Common) -> None:
+def _print_table(results: list[TaskResult]) -> None:
+    results.sort(key=lambda result: result.number)
+    parameters = dict.fromkeys(name for result in results for name in result.parameters)
+    metrics = dict.fromkeys(name for result in results for name in result.metrics or {})
+    table = writer(sys.stdout, lineterminator="\n")
+    table.writerow(["task", "state", *parameters, *metrics, "output"])
+    for result in results:
+        values = [result.parameters.get(name, "") for name in parameters]
+        values += [(result.metrics or {}).get(name, "") for name in metrics]
+        text = result.stdout.removesuffix("\n")
+        table.writerow([str(result.id), result.state, *values, printable(text) if sys.stdout.isatty() else text])
+
+
+def _print(result: TaskResult, common: Common, *, has_tags: bool) -> None:
     if common.json:
         print(result.model_dump_json(), flush=True)
         return
-    print(printable(result.stdout) if sys.stdout.isatty() else result.stdout, end="", flush=True)
+    text = printable(result.stdout) if sys.stdout.isatty() else result.stdout
+    if text and not text.endswith("\n"):
+        text += "\n"
+    if has_tags:
+        text = "".join(f"{result.id}\t{line}" for line in text.splitlines(keepends=True))
+    print(text, end="", flush=True)
     if result.stdout_cut:
         print(f"task {result.id} wrote more: `loopline logs {result.id}` shows what was kept", file=sys.stderr)

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from typing_extensions import TypeVar
+
 from loopline.functions.calls import CallOutcome, Loads, outcomes_of
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.chunks import ends
 from loopline_shared.protocol.client_link import TaskEnd
 
+Answer = TypeVar("Answer", default=Any)
 
-class GridFuture(concurrent.futures.Future[Any]):
+
+class GridFuture(concurrent.futures.Future[Answer]):
     """A call on the grid, or the calls of one task.
 
     It can be cancelled until its result is here. Its task is killed once no other call of the same job is wanted.

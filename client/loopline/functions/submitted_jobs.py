@@ -202,5 +202,5 @@ class SplitJob(ChunkedJob):
 
 
 def _gone(over: Over) -> CallError:
-    state = over.state or "gone"
-    return CallError("cancelled", f"job {over.job} has {state} before this call was made", "somebody cancelled it")
+    how = "was cancelled" if over.state == "cancelled" else f"has {over.state}" if over.state else "is gone"
+    return CallError("cancelled", f"job {over.job} {how} before this call was made", "somebody cancelled it")

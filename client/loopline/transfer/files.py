@@ -117,6 +117,7 @@ async def upload_all(
             await upload(client, file.path, on_progress, file.sha256)
         except LooplineError as error:
             message = f"{file.path} has changed while it was being uploaded" if error.code == "wrong_hash" else ""
+            message = error.message if error.status == 401 else message
             raise LooplineError(
                 error.code, message or f"{file.path}: {error.message}", error.hint, error.status
             ) from None

@@ -8,7 +8,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import RowFiles
 from loopline_master.store import Store
-from loopline_master.submissions.submissions import warnings_about_chain, with_rows_counted
+from loopline_master.submissions.submissions import warnings_about, warnings_about_chain, with_rows_counted
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Expected, PlannedTask, Preview
 from loopline_shared.spec import JobSpec, RowFile
@@ -42,7 +42,7 @@ class DryRuns:
             task_count=spec.task_count,
             size=spec.known_size,
             tasks=[] if is_blind else await self._first_tasks(spec),
-            warnings=[*in_vain, *warnings(state, spec), *remarks],
+            warnings=[*in_vain, *warnings_about(spec), *warnings(state, spec), *remarks],
             expected=expected and Expected(p50_s=expected.p50_s, p90_s=expected.p90_s),
         )
 

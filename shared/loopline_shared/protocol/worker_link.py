@@ -155,6 +155,8 @@ class Run:
     """Files to bring back if there are any."""
     kill_after_s: Annotated[Seconds, Field(exclude_if=lambda seconds: seconds == KILL_AFTER_S)] = KILL_AFTER_S
     """Time between SIGTERM and SIGKILL where the task is ended by its time limit, its user or an operator."""
+    term_s: Annotated[Seconds | None, Field(exclude_if=not_)] = None
+    """Time after the sending of the last answered Report when the worker ends the attempt; None: never."""
 
     @property
     def has_files(self) -> bool:

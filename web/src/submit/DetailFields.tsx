@@ -21,7 +21,10 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
       | "labels"
       | "after"
       | "folder"
+      | "python"
       | "image"
+      | "killAfter"
+      | "retryDelay"
       | "notify",
     label: string,
     hint: string,
@@ -61,7 +64,13 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
           "Time limit",
           "of an attempt, which is then ended: 90s, 10m, 2h; jobs with several nodes are planned by it",
         )}
+        {text("killAfter", "Time to save", "from SIGTERM to SIGKILL at the time limit or a cancel; default: 10s")}
         {text("attempts", "Attempts per task", "maximum, if it fails")}
+        {text(
+          "retryDelay",
+          "Retry delay",
+          "before a failed task is run again, doubled each time: 30s; default: none",
+        )}
         {text("replicas", "Replicas", "attempts of one task at once: a number, or unlimited; 1: no replicas")}
         {text("folder", "Folder", "jobs of one name and folder are runs of one program, whose size is learnt")}
         {text("image", "Image", "a container image that tasks run in: docker.io/library/r-base:4.4.2")}
@@ -87,6 +96,19 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
         mistake={mistakes.packages}
         onChange={(packages) => onChange({ packages })}
       />
+      <div class="columns">
+        {text("python", "Python of these packages", "a version such as 3.12; default: as the worker has")}
+        <Field label="Allow builds" hint="of packages without a wheel, which runs their code in the sandbox of tasks">
+          {(attributes) => (
+            <input
+              {...attributes}
+              type="checkbox"
+              checked={draft.builds}
+              onChange={(event) => onChange({ builds: event.currentTarget.checked })}
+            />
+          )}
+        </Field>
+      </div>
       <TextField
         label="Environment"
         hint="NAME=VALUE, one a line"

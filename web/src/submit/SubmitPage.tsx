@@ -159,7 +159,8 @@ function SubmitForm() {
 async function withPackages({ spec, packages }: Meant): Promise<JobSpec> {
   if (packages === null) return spec;
   const hash = await upload(new Blob([packages]), () => undefined, new AbortController().signal);
-  return { ...spec, requires: { ...spec.requires, software: { packages: `sha256:${hash}` } } } as JobSpec;
+  const software = { ...spec.requires?.software, packages: `sha256:${hash}` };
+  return { ...spec, requires: { ...spec.requires, software } } as JobSpec;
 }
 
 /** `?like=12`: starts from job 12; names the parts that the form cannot express. */

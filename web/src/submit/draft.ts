@@ -20,6 +20,8 @@ export interface Draft {
   table: string;
   size: string;
   timeout: string;
+  killAfter: string;
+  retryDelay: string;
   attempts: string;
   replicas: string;
   nodes: string;
@@ -31,6 +33,8 @@ export interface Draft {
   environment: string;
   secrets: string;
   packages: string;
+  python: string;
+  builds: boolean;
   image: string;
   notify: string;
   outputs: string;
@@ -59,6 +63,8 @@ export const EMPTY: Draft = {
   table: "",
   size: "",
   timeout: "",
+  killAfter: "",
+  retryDelay: "",
   attempts: "",
   replicas: "",
   nodes: "",
@@ -70,6 +76,8 @@ export const EMPTY: Draft = {
   environment: "",
   secrets: "",
   packages: "",
+  python: "",
+  builds: false,
   image: "",
   notify: "",
   outputs: "",
@@ -80,7 +88,7 @@ export const EMPTY: Draft = {
 
 const OTHER_FILE = /^(-r|--requirement|-c|--constraint|-e|--editable|\.|\/|file:)/;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
-const NO_FIELD = ["tasks", "function", "quorum", "replica_budget_s"];
+const NO_FIELD = ["tasks", "function", "quorum", "replica_budget_s", "max_fails", "session", "after_state"];
 /** Events of which a job's user is notified by default. */
 const EVENTS = 4;
 const MOST_TASKS = 100_000_000;
@@ -106,6 +114,9 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
     ...(optional("outputs", patternsOf) ?? []),
     ...(optional("optionalOutputs", patternsOf) ?? []).map((path) => ({ path, optional: true })),
   ];
+  const packages = optional("packages", packagesOf) ?? null;
+  const environment = filled({ python: optional("python", versionOf), builds: draft.builds || undefined });
+  if (environment && !packages) mistakes.packages = "name the packages of the environment that this is about";
   const spec = filled({
     name: draft.name.trim(),
     command,
@@ -114,6 +125,8 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
     folder: draft.folder.trim(),
     nodes: optional("nodes", whole),
     timeout_s: optional("timeout", positive(seconds)),
+    kill_after_s: optional("killAfter", seconds),
+    retry_delay_s: optional("retryDelay", seconds),
     max_attempts: optional("attempts", whole),
     max_replicas: optional("replicas", (text) => (text === "unlimited" ? text : whole(text))),
     environment: optional("environment", environmentOf),
@@ -128,10 +141,9 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
       slots: optional("slots", whole),
       labels: optional("labels", (text) => text.split(/[\s,]+/)),
       network: draft.network || undefined,
-      software: optional("image", (text) => ({ image: text })),
+      software: draft.image.trim() ? { image: draft.image.trim() } : environment,
     }),
   }) as JobSpec;
-  const packages = optional("packages", packagesOf) ?? null;
   if (packages && draft.image.trim()) mistakes.packages = "give packages or an image: an image has its own";
   return { spec, command, parameters, packages, mistakes };
 }
@@ -166,6 +178,8 @@ export function draftOf(spec: JobSpec): Draft {
     size: spec.size === "unknown" ? "unknown" : text(spec.size, "s"),
     folder: spec.folder ?? "",
     timeout: text(spec.timeout_s, "s"),
+    killAfter: text(spec.kill_after_s, "s"),
+    retryDelay: text(spec.retry_delay_s, "s"),
     attempts: text(spec.max_attempts),
     replicas: text(spec.max_replicas),
     nodes: spec.nodes && spec.nodes > 1 ? String(spec.nodes) : "",
@@ -176,6 +190,8 @@ export function draftOf(spec: JobSpec): Draft {
     network: requires?.network ?? false,
     environment: linesOf(Object.entries(spec.environment ?? {}).filter(([, value]) => value !== HIDDEN)),
     secrets: linesOf(hiddenIn(spec).map((name) => [name, ""])),
+    python: requires?.software?.python ?? "",
+    builds: requires?.software?.builds ?? false,
     image: requires?.software?.image ?? "",
     notify: spec.notify?.webhook ?? spec.notify?.command ?? "",
     outputs: patternsIn(spec, false),
@@ -251,6 +267,11 @@ function secretsOf(lines: string): Record<string, string> {
   const empty = Object.keys(secrets).find((name) => !secrets[name]);
   if (empty) throw new Error(`give the value of ${empty}: nobody is shown it again`);
   return secrets;
+}
+
+function versionOf(text: string): string {
+  if (!/^3\.\d{1,2}$/.test(text)) throw new Error("give a version such as 3.12");
+  return text;
 }
 
 /** A list as pip reads it. Workers have no other files of this computer. */

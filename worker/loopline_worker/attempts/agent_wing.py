@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopline_shared.protocol.worker_link import Assign, Run
     from loopline_worker.core.events import Event
     from loopline_worker.core.instructions import WingInstruction
-    from loopline_worker.launch.interface import Job
+    from loopline_worker.launch.interface import Job, Tree
 
 
 class AgentView(Protocol):
@@ -46,6 +46,9 @@ class AttemptPart:
 
     async def before_start(self) -> None:
         """Wait until the task may start: it is ready. Cancelled if the attempt ends."""
+
+    def started(self, tree: Tree) -> None:
+        """Take the attempt's process tree: a supervisor has it, and starts it now or later."""
 
     def on_frozen(self, is_frozen: bool) -> None:
         """Freeze or thaw the wing's own processes for the attempt before its task starts."""

@@ -284,6 +284,8 @@ class Attempt:
     def _bring_up_to_date(self, tree: Tree) -> None:
         """Apply earlier calls of ``read``, ``end`` and ``freeze`` to a new tree."""
         self._tree = tree
+        for part in self._parts:
+            part.started(tree)
         if self._is_followed:
             tree.follow()
         if self._verdict:

@@ -32,6 +32,8 @@ def judge(ended: Ended, job: Job, requested: Verdict | None = None, trouble: str
         return requested
     if ended.trouble:
         return Outcome.GIVEN_BACK, ended.trouble
+    if ended.expired:
+        return Outcome.GIVEN_BACK, "it holds units of a limit, and the master answered no Report for too long"
     if ended.refusal:
         program = "".join(job.command[:1]) or "an empty command"
         return Outcome.FAILED, f"cannot run {'a function' if job.call else program}: {ended.refusal}"

@@ -43,7 +43,7 @@ class GangGates(AgentWing):
         if run.gang is None:
             return None
         job.makes_folder = False
-        job.hosts, job.opens_loopback = run.gang.hosts, any(map(_is_loopback, run.gang.hosts))
+        job.hosts = run.gang.hosts
         job.environment.update(_variables(run.gang))
 
         def on_ready(port: int) -> None:
@@ -109,7 +109,3 @@ def _variables(place: GangPlace) -> dict[str, str]:
         "LOOPLINE_HOSTS": ",".join(place.hosts),
         "LOOPLINE_GANG_SECRET": place.secret,
     }
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")

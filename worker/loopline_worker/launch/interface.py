@@ -71,7 +71,6 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # it asks for the network, which a sandbox may grant to those alone
     hosts: Sequence[str] = ()  # of a gang: the computers of its members
-    opens_loopback: bool = False  # the gang's other members are there
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
     shared_folder: str = ""  # the command's working folder
@@ -80,6 +79,7 @@ class Job:
     root: str = ""  # the folder that it has as /, with the files of an image; empty: the computer's own
     python: str = ""  # that calls run under; empty: the worker's
     makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
+    ends_at: float | None = None  # the supervisor kills it then, by the clock since boot; None: never
 
 
 @dataclass(slots=True)
@@ -113,6 +113,7 @@ class Ended:
     folder_is_left: bool = True  # the folder must be removed by the agent
     elapsed_s: float | None = None  # from start to end, frozen time included; None: not measured
     value: Output | None = None  # the value of a function, if no file holds it
+    expired: bool = False  # killed at ``Job.ends_at``
 
 
 class Tree(Protocol):

@@ -267,11 +267,11 @@ class PosixLauncher:
             processes=limits.processes,
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
-            opens_loopback=job.opens_loopback,
+            ends_at=job.ends_at,
         )
         if self._sandbox:
             walls = self._sandbox.walls(job, has_user=self._given is not None)
-            order.cell, order.walls, order.places, order.paths, order.reaches = walls
+            order.cell, order.walls, order.places, order.paths, order.reaches, order.open_hosts = walls
         return order
 
 

@@ -47,7 +47,7 @@ class TreeLink(Protocol):
     def retract_prefetched(self) -> None:
         """Retract what has not started: from now on only the last of the rest may run."""
 
-    def request(self, word: str, number: int) -> None:
+    def request(self, word: str | float, number: int) -> None:
         """Send a request for one of the tasks."""
 
     def request_confirmation(self) -> None:
@@ -134,6 +134,11 @@ class PosixTree:
         """Have the supervisor pass on its output as it comes."""
         if not self.has_ended:
             self.link.request("follow", self.number)
+
+    def extend(self, ends_at: float) -> None:
+        """Have the supervisor kill it then, and no earlier (``Job.ends_at``)."""
+        if not self.has_ended:
+            self.link.request(ends_at, self.number)
 
     def lend(self, folder: str) -> None:
         """Let its processes use a folder that the agent made for them. Raises OSError."""

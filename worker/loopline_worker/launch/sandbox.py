@@ -51,6 +51,7 @@ class Walls(NamedTuple):
     places: Places | None = None
     paths: dict[str, bool] | None = None
     reaches: list[str] | None = None
+    open_hosts: list[str] | None = None
 
 
 _ENCLOSED = Walls(cell=1, walls=[""])
@@ -64,6 +65,8 @@ class Sandbox:
         self, sees: Visible, network: NetworkAccess, wrapper: Bubblewrap | None, *, encloses: bool = False
     ) -> None:
         """``wrapper``: None for Landlock. ``encloses``: Landlock's tasks have a process namespace, too."""
+        self.opens: Sequence[str] = ()
+        """Addresses that all tasks may connect to, although they are this computer's or link-local."""
         self._encloses = encloses
         self._sees = sees
         self._network = network
@@ -93,8 +96,12 @@ class Sandbox:
         if self._wrapper:
             has_network = self._has_network(job)
             reaches = list(job.hosts) if has_network and self._network is NetworkAccess.GANGS else None
-            return Walls(*self._wrapper.walls(job, has_network), reaches=reaches)
-        return (_ENCLOSED if self._encloses and not has_user else Walls())._replace(paths=self._paths(job))
+            return Walls(*self._wrapper.walls(job, has_network), reaches=reaches, open_hosts=self._open_hosts(job))
+        walls = _ENCLOSED if self._encloses and not has_user else Walls()
+        return walls._replace(paths=self._paths(job), open_hosts=self._open_hosts(job))
+
+    def _open_hosts(self, job: Job) -> list[str]:
+        return [*job.hosts, *self.opens]
 
     def _has_network(self, job: Job) -> bool:
         if self._network is NetworkAccess.GANGS:
@@ -120,10 +127,12 @@ def open_sandbox(
     hides: Sequence[Path] = (),
     shares: Sequence[str] = (),
     etc: Path | None = None,
+    opens: Sequence[str] = (),
 ) -> Sandbox | None:
     """Return the sandbox of this worker; None for OFF, and for AUTO where there can be none.
 
-    ``etc``: a folder for a copy of the visible part of /etc, which makes starts quicker.
+    ``etc``: a folder for a copy of the visible part of /etc, which makes starts quicker. ``opens``: addresses that
+    tasks may connect to, although they are this computer's or link-local.
 
     Raises LooplineError if this computer cannot have the kind, or Landlock cannot keep the network from tasks.
     """
@@ -131,6 +140,7 @@ def open_sandbox(
         return None
     found, reasons = _find(visible(shows, hides, shares), choice, network, etc)
     if found:
+        found.opens = opens
         return found
     if choice is not SandboxChoice.AUTO or network is not NetworkAccess.ALL:
         message = f"this computer can have no sandbox: {reasons}"

@@ -117,8 +117,8 @@ class SupervisorLink:
         self._trees = deque([first, *(tree for tree in behind if tree.number not in numbers)])
         return retracted
 
-    def request(self, word: str, number: int) -> None:
-        """Send ``kill``, ``follow`` or ``confirm`` for one of the tasks."""
+    def request(self, word: str | float, number: int) -> None:
+        """Send ``kill``, ``follow`` or ``confirm`` for one of the tasks, or the new time when it must have ended."""
         if self._socket.fileno() >= 0:
             self._send(pack((number, word)))
 

@@ -17,5 +17,7 @@ KEEP_FOLDER_S = 0.05
 
 It is longer than ``END_BATCH_S``, in which the agent learns of the last end and may send the next task.
 """
+LOOK_EVERY_S = 1.0
+"""Time between two looks at the clock while a task has a time when it must have ended: a suspend may pass it."""
 RETRY_S = 0.02
 """Pause between two attempts at killing, at being heard by the kernel, and the like; nothing depends on it."""

@@ -4,9 +4,10 @@ claims.
 That is the supervisor of a slot, or in its cell the deputy of it (``walls/deputy.py``), one of the two at a time.
 
 In: orders, each a task with a number, perhaps with two open files for the task to write to; then requests for one
-of them: ``kill``, ``follow`` (pass on output as it comes) and ``confirm`` (report that it runs). After an order comes
-its claim token (see ``orders.py``): the order starts once it is claimed here. Of several prefetched orders, the next
-starts as soon as nothing of the last is left.
+of them: ``kill``, ``follow`` (pass on output as it comes), ``confirm`` (report that it runs), and a number, the new
+time when it must have ended. The server keeps that time even if the agent hangs. After an order comes its claim
+token (see ``orders.py``): the order starts once it is claimed here. Of several prefetched orders, the next starts as
+soon as nothing of the last is left.
 
 Out: ``runs`` if that was requested; the task's output as ``stdout`` and ``stderr``; and when nothing of the task is
 left, the report of its end with the last output. The report of a task that could not be started has ``errno`` and
@@ -17,12 +18,15 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import socket
+import sys
 import time
+from functools import partial
 
 from loopline_worker.supervisor.control_groups import breach
-from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S
+from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, LOOK_EVERY_S, OUTPUT_QUIET_S
 from loopline_worker.supervisor.orders import Breach, TaskOrder, Unpacker, claim, pack
 from loopline_worker.supervisor.pump import Pump
 from loopline_worker.supervisor.requests import FILES
@@ -54,6 +58,10 @@ if TYPE_CHECKING:
 
         def end(self, killed: bool) -> TreeEnd:
             """Return how the task ended; kill what is left of it."""
+
+
+boot_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
+"""Returns the seconds since the computer started, with those in suspend where the system counts them."""
 
 
 class OrderServer:
@@ -136,11 +144,13 @@ class OrderServer:
         self._number = 0
         self._is_running = False
         self._killed = False
+        self._ends_at: float | None = None
+        self._has_expired = False
         self._pump = Pump(self._selector, self._pass_on)
 
     def _serve(self, order: TaskOrder) -> None:
         """Run one task from its start to the report of its end."""
-        started_s = time.monotonic()
+        started_s, self._ends_at = time.monotonic(), order.ends_at
         end = self._start(order)
         if not end:
             self._is_running = True
@@ -158,6 +168,9 @@ class OrderServer:
     def _start(self, order: TaskOrder) -> dict[str, Any]:
         """Start the task. Return an empty report, or the reason why it could not be started."""
         given, self._files = self._files, []
+        if self._is_late():
+            _close(given)
+            return {"killed": True, "expired": True}
         try:
             if order.makes_folder:
                 self._folders.make(self.place(order.folder))
@@ -171,7 +184,7 @@ class OrderServer:
         try:
             self._runner.start(order, *files)
         except (OSError, ValueError) as error:
-            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
+            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error, order)}
         finally:
             _close(given)
         return {}
@@ -188,8 +201,10 @@ class OrderServer:
         self._handle_requests()
         quiet_s: float | None = OUTPUT_QUIET_S
         quiet_until = time.monotonic() + OUTPUT_QUIET_S
-        while not self._runner.has_ended and not self._killed:
-            ready = self._selector.wait(quiet_s)
+        while not self._runner.has_ended and not self._killed and not self._is_late():
+            ready = self._selector.wait(
+                quiet_s if self._ends_at is None else min(quiet_s or LOOK_EVERY_S, LOOK_EVERY_S)
+            )
             if quiet_s is not None and (quiet_s := quiet_until - time.monotonic()) <= 0:
                 quiet_s = None
                 self._pump.watch()
@@ -198,6 +213,12 @@ class OrderServer:
                 self._receive()
             self._pump.read(ready)
             self.look(ready)
+
+    def _is_late(self) -> bool:
+        """True if the task must have ended by now. The clock since boot includes time in suspend."""
+        if self._ends_at is not None and boot_s() >= self._ends_at:
+            self._has_expired = self._killed = True
+        return self._has_expired
 
     def _account(self, task: TreeEnd, elapsed_s: float) -> dict[str, Any]:
         """Return the report on the task's end and its resources."""
@@ -209,6 +230,8 @@ class OrderServer:
             "peak_memory_bytes": task.peak_memory_bytes,
             "overhead_s": task.overhead_s,
         }
+        if self._has_expired:
+            end["expired"] = True
         if self._killed:
             end["killed"] = True
         elif task.is_lost:
@@ -302,12 +325,20 @@ class OrderServer:
             self._is_over = self._killed = True
         while (message := self._unpacker.next()) is not None:
             number, content = message
-            if isinstance(content, str):
+            if isinstance(content, float):
+                self._extend(number, content)
+            elif isinstance(content, str):
                 self._note_request(number, content)
             else:
                 order = self._orders[number] = TaskOrder.from_tuple(content)
                 if order.walls:
                     self._walls[order.cell] = order.walls
+
+    def _extend(self, number: int, ends_at: float) -> None:
+        if number == self._number and self._is_running:
+            self._ends_at = ends_at
+        elif number in self._orders:
+            self._orders[number].ends_at = ends_at
 
     def _note_request(self, number: int, request: str) -> None:
         if request == "kill":
@@ -352,9 +383,21 @@ class OrderServer:
         if not unsent:
             return
         try:
-            self._agent.sendall(unsent)
+            self._unsent = self._sent_in_time(unsent)
         except OSError:  # the agent is gone
             self._is_over = True
+
+    def _sent_in_time(self, unsent: bytes) -> bytes:
+        """Send to the agent. Return what it has not taken by the time when the task must have ended."""
+        if self._ends_at is None:
+            self._agent.sendall(unsent)
+            return b""
+        while unsent and not self._is_late():
+            try:
+                unsent = unsent[self._agent.send(unsent, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                select.select([], [self._agent], [], LOOK_EVERY_S)
+        return unsent
 
 
 def _with_output(stdout: bytes, stderr: bytes, message: dict[str, object]) -> dict[str, object]:
@@ -370,5 +413,21 @@ def _close(files: list[int]) -> None:
         os.close(file)
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+def _reason(error: Exception, order: TaskOrder) -> str:
+    """Return why a command cannot run. A script is called missing if it is there and its interpreter is not."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if getattr(error, "errno", None) != errno.ENOENT or "/" not in order.command[0]:
+        return reason
+    try:
+        with open(os.path.join(order.folder, order.command[0]), "rb") as script:  # noqa: PTH118, PTH123
+            first = script.readline(256)
+    except OSError:
+        return reason
+    if not first.startswith(b"#!"):
+        return reason
+    if first.endswith(b"\r\n"):
+        return (
+            f"{reason}: its first line ends as on Windows (CRLF), which is no interpreter's name; run dos2unix on it"
+        )
+    program = first[2:].decode(errors="replace").partition("\n")[0].split()
+    return f"{reason}: its interpreter {''.join(program[:1])} is not here"

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from loopline_worker.supervisor.walls.namespaces import Places
 
-    Needs = tuple[int | None, int | None, bool, list[str] | None, list[str] | None]
+    Needs = tuple[int | None, int | None, list[str] | None, list[str] | None, list[str] | None]
 
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "makes_folder", "memory_bytes", "processes",
-    "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places", "reaches",
+    "file_bytes", "user_threads", "paths", "cell", "walls", "places", "reaches", "open_hosts", "ends_at",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
 _SIZE_BYTES = 4
@@ -63,11 +63,12 @@ class TaskOrder:
         file_bytes: int | None = None,
         user_threads: int | None = None,
         paths: dict[str, bool] | None = None,
-        opens_loopback: bool = False,
         cell: int = 0,
         walls: list[str] | None = None,
         places: Places | None = None,
         reaches: list[str] | None = None,
+        open_hosts: list[str] | None = None,
+        ends_at: float | None = None,
     ) -> None:
         self.command = command
         self.folder = folder
@@ -78,11 +79,12 @@ class TaskOrder:
         self.file_bytes = file_bytes  # of a single file (RLIMIT_FSIZE)
         self.user_threads = user_threads  # of the whole user (RLIMIT_NPROC)
         self.paths = paths  # paths it may read and, if True, write, under Landlock; None: those of its user
-        self.opens_loopback = opens_loopback  # for a gang whose members are all on this computer
         self.cell = cell  # the number of the sandbox that it runs in (``walls/cell.py``); 0: in none
         self.walls = walls  # the program that makes that, with its options; None: the supervisor has had them before
         self.places = places  # its own mounts in the cell
         self.reaches = reaches  # all computers that it may connect to; None: no such limit
+        self.open_hosts = open_hosts  # reachable although they are this computer or link-local
+        self.ends_at = ends_at  # it is killed then, by the clock since boot; None: never
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""
@@ -91,7 +93,7 @@ class TaskOrder:
     def needs(self) -> Needs:
         """Return what the supervisor has to set for it, wherever it runs: limits of the group, connections."""
         writable = [path for path, writes in self.paths.items() if writes] if self.paths else None
-        return self.memory_bytes, self.processes, self.opens_loopback, self.reaches, writable
+        return self.memory_bytes, self.processes, self.open_hosts, self.reaches, writable
 
     @classmethod
     def from_tuple(cls, fields: tuple[Any, ...]) -> TaskOrder:

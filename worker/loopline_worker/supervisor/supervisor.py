@@ -61,7 +61,7 @@ class Supervisor(OrderServer):
         self._shared = folders.SharedFolders(user) if user else None
         self._filter = ConnectFilter(user)
         self._cell = Cell(user)
-        self._needs: Needs = None, None, False, None, None  # of the last task
+        self._needs: Needs = None, None, None, None, None  # of the last task
 
     def run(self) -> None:
         """Serve orders until the agent hangs up."""
@@ -142,7 +142,7 @@ class Supervisor(OrderServer):
     def _provide(self, needs: Needs) -> None:
         """Set what a task needs of its supervisor. Raises OSError."""
         self._group.limit(*needs[:2])
-        self._filter.is_open, self._filter.reaches, self._filter.folders = needs[2:]
+        self._filter.open_hosts, self._filter.reaches, self._filter.folders = needs[2:]
         self._needs = needs
 
     def _prepared_cell(self, order: TaskOrder) -> Cell:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,7 @@ MAX_LISTED_TASKS = 100_000
 """Maximum number of tasks that may have files of their own: each is listed in the job, with its files."""
 LARGE_BYTES = 100_000_000
 """An upload of at least this size is announced, with its largest files."""
+_MOST_WORDS = 10
 Row = Mapping[str, Scalar]
 
 
@@ -148,6 +150,23 @@ async def hashed(found: Mapping[str, LocalFile]) -> InputFiles:
             return InputFiles(await files.hash_all(found, on_progress))
         except OSError as error:
             raise usage(f"cannot read {error.filename}: {error.strerror}") from None
+
+
+def line_end_warnings(job: JobSpec, found: InputFiles) -> list[str]:
+    """Return a warning for each script of the command whose first line ends as on Windows: it cannot be run."""
+    named = {word: found.files.get(Path(word).as_posix()) for word in (job.command or ())[:_MOST_WORDS]}
+    return [
+        f"{word} has line ends of Windows (CRLF), so a system does not find its interpreter: run dos2unix on it"
+        for word, file in named.items()
+        if file is not None and file.has_content and _ends_as_on_windows(file.path)
+    ]
+
+
+def _ends_as_on_windows(script: Path) -> bool:
+    with suppress(OSError), script.open("rb") as file:
+        first = file.readline(256)
+        return first.startswith(b"#!") and first.endswith(b"\r\n")
+    return False
 
 
 def _is_of_tasks(text: str, base: Path) -> bool:

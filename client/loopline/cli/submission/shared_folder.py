@@ -7,6 +7,8 @@ from loopline.cli.errors import usage
 from loopline.client import AsyncClient
 from loopline_shared.spec import JobSpec
 
+_PRIVATE = ("/tmp", "/var/tmp", "/")  # noqa: S108
+
 
 async def check(client: AsyncClient, job: JobSpec) -> None:
     """Raises LooplineError (usage) if a job wants a folder that no worker shares, or one and files of its own."""
@@ -15,6 +17,8 @@ async def check(client: AsyncClient, job: JobSpec) -> None:
         return
     if job.inputs or job.outputs:
         raise usage("--cwd has tasks run where their files are", "leave --input and --output out, or --cwd")
+    if folder in _PRIVATE:
+        raise usage(f"{folder} cannot be shared: each task has its own in a sandbox", "use a folder in it")
     shared = {one for worker in await some(0, client.workers()) for one in worker.facts.folders}
     if not any(folder == one or folder.startswith(f"{one}/") for one in shared):
         known = f"they share {', '.join(sorted(shared))}" if shared else "none shares any folder"

@@ -6,7 +6,6 @@ Everything is read row by row: a file may be longer than memory.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import sys
@@ -199,19 +198,21 @@ def _csv_rows(file: IO[bytes], place: _Place) -> Iterator[dict[str, Scalar]]:
     """Yield the rows of a file separated by commas; or by semicolons or tabs, if its header is. Raises ValueError if
     it is no CSV.
     """
-    with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-        place.line = 1
-        header_line = text.readline()
-        names = _header(header_line)
-        reader = csv.reader(text, delimiter=_separator(header_line), strict=True)
-        try:
-            for cells in reader:
-                place.line = 1 + reader.line_num
-                if cells:
-                    yield check_row(dict(zip(names, map(values.scalar, _complete(cells, names)), strict=True)))
-        except csv.Error as error:
-            place.line = 1 + reader.line_num
-            raise ValueError(f"this is not CSV: {error}") from None
+    text = _decoded(file, place)
+    header_line = next(text, "")
+    names = _header(header_line)
+    try:
+        for cells in csv.reader(text, delimiter=_separator(header_line), strict=True):
+            if cells:
+                yield check_row(dict(zip(names, map(values.scalar, _complete(cells, names)), strict=True)))
+    except csv.Error as error:
+        raise ValueError(f"this is not CSV: {error}") from None
+
+
+def _decoded(file: IO[bytes], place: _Place) -> Iterator[str]:
+    """Yield the lines as text, with their ends. They are decoded one by one, so that an error names its line."""
+    for place.line, line in enumerate(file, 1):
+        yield (line.removeprefix(_BOM) if place.line == 1 else line).decode()
 
 
 def _header(line: str) -> list[str]:

@@ -120,7 +120,8 @@ async def _composed(
         tasks, own = await inputs.of_tasks(job, found.of_tasks, swept, files)
         made = {name: value for name, value in found.named_in(document).items() if name != "parameters"}
         job, found = assemble.specification(made | {"tasks": tasks}, None, file), found.beside(own)
-    return job, found, [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]
+    unfound = [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]
+    return job, found, [*unfound, *inputs.line_end_warnings(job, found)]
 
 
 async def _sent(client: AsyncClient, job: JobSpec, swept: SweepParameters, found: InputFiles) -> Submission:

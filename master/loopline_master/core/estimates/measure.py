@@ -178,12 +178,25 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
     A given size counts in the job's own unit.
     """
     size = job.sweep.size_at(number)
+    if job.longest:
+        return _work_shown(grid, job, size)
     if size is not None:
         return size * unit_of(job) if job.log_mean else size
     if job.predicted is not None:
         known = _AS_GOOD_AS * job.predicted.mean + job.work_done
         return known / (_AS_GOOD_AS + job.succeeded)
     return job.work_done / job.succeeded if job.succeeded else _mean_work(grid)
+
+
+def _work_shown(grid: Grid, job: Job, size: float | None) -> float:
+    """Return the expected work of a task of a job that has had a task clearly longer than expected."""
+    if size is not None and job.size_source is SizeSource.GIVEN:
+        return size * unit_of(job)
+    expected, count = job.work_done, job.succeeded
+    if job.predicted is not None:
+        expected, count = expected + _AS_GOOD_AS * job.predicted.mean, count + _AS_GOOD_AS
+    shown = (job.used + job.longest) / (job.succeeded + job.failed + 1)
+    return max(shown, size or 0.0, expected / count if count else _mean_work(grid))
 
 
 def is_known(job: Job, number: int) -> bool:
@@ -195,8 +208,10 @@ def unit_of(job: Job) -> float:
     """Return the reference CPU-seconds that a unit of the job's given sizes is worth, as measured; 1 if unknown.
 
     It is measured on the job's finished tasks, and before there are any, on its program's runs. So a user's wrong
-    sizes affect only that user.
+    sizes affect only that user. Once a task has taken clearly longer than its size says, only measurements count.
     """
+    if job.longest and job.size and job.size_source is SizeSource.GIVEN:
+        return (job.used + job.longest) / (job.work_done + job.size / job.task_count)
     if not job.log_mean or job.size_source is not SizeSource.GIVEN:
         return 1.0
     return math.exp(job.log_mean + min(_MOST_SKEW, job.log_m2 / (2 + 2 * job.succeeded)))  # the mean, if lognormal

@@ -5,7 +5,7 @@ The scheduler checks every proposal of a policy by these rules, and policies que
 Prefetching sends short tasks to wait at a worker whose slots are all busy, so that they begin without a round trip.
 Only tasks to start are prefetched, never replicas. Each needs one slot, so that the first free slot will do. A worker
 takes as much expected work as ``prefetch_s`` allows for each of its slots. If there are several users, an expectation
-counts only as far as the job's own attempts have confirmed it (wings/shares/shares_wing.py).
+counts only as far as the job's own attempts have confirmed it (wings/shares/queues.py).
 """
 
 from __future__ import annotations

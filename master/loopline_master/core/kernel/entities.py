@@ -170,11 +170,12 @@ class Job:
     used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
     overdrawn: bool = False  # has used many times its size (wings/exemptions/overdrawn.py): holds no other job
     spec_bytes: int = 0  # of its spec as JSON; 0: submitted to a release that did not count them
-    confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/shares_wing.py)
+    confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/queues.py)
     exempt_since: float | None = None  # start of its present exemption: since then it has held no other job
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
     idle_s: float = 0.0  # spent part of its idle budget (wings/exemptions/idle_budget.py)
     most_used: float = 0.0  # the maximum of the measured work while it held others
+    longest: float = 0.0  # work of its longest attempt that took clearly longer than expected; 0: none has
     proof: tuple[MeasuredWork, ...] = ()  # attempts without a result that, with ``used``, proved it overdrawn
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     max_running: int | None = None  # attempts that may run at once; None: unlimited

@@ -67,7 +67,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         measure.undo_assumed_loss(job, attempt)
     record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
-    is_late = _is_longer_than_expected(job, attempt)
+    is_late = _is_longer_than_expected(state, job, attempt)
     if not task.is_open:
         ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
@@ -102,10 +102,20 @@ def ended(
     return [worker for tell in state.wings.attempt_ended for worker in tell(job, task, attempt, took_down, is_slow)]
 
 
-def _is_longer_than_expected(job: Job, attempt: Attempt) -> bool:
+def longest_expected_s(attempt: Attempt) -> float:
+    """Return the longest run time of the attempt, in seconds, that confirms its expectation."""
+    return _TOLERANCE * attempt.expected_s + _NOISE_S
+
+
+def note_longer(job: Job, work: float) -> None:
+    """Note that an attempt of the job takes clearly longer than expected: this work, in reference CPU-seconds."""
+    job.confirmed, job.longest = 0, max(job.longest, work)
+
+
+def _is_longer_than_expected(state: State, job: Job, attempt: Attempt) -> bool:
     """Compare the run time of an attempt that has ended with the expected one, and count it for its job."""
-    if attempt.wall_s > _TOLERANCE * attempt.expected_s + _NOISE_S:
-        job.confirmed = 0
+    if attempt.wall_s > longest_expected_s(attempt):
+        note_longer(job, measure.work_done(state.workers[attempt.worker], attempt))
         return True
     if attempt.state in _RESULTS:
         job.confirmed += 1

@@ -1,4 +1,4 @@
-"""The filter that closes the computer's loopback to tasks, except for the task's own services there (seccomp(2)).
+"""The filter that closes the computer's own addresses to tasks, except for their own services (seccomp(2)).
 
 The supervisor's first thread installs it and its tasks inherit it: each connect(2) of theirs waits for an answer of
 a second thread, which has no filter. That thread reads the address, decides (``connect_rules``), and connects the
@@ -45,12 +45,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ConnectFilter:
-    """Decides on the connections of all tasks of this process. ``is_open``: this task may use the loopback."""
+    """Decides on the connections of all tasks of this process."""
 
     def __init__(self, user: credentials.TaskUser | None = None) -> None:
         """``user``: the user of tasks, who also connects for them; None: the user of this process."""
         self._user = user
-        self.is_open = False
+        self.open_hosts: list[str] | None = None  # reachable although they are this computer or link-local
         self.reaches: list[str] | None = None  # computers that this task may connect to; None: all
         self.folders: list[str] | None = None  # in which a task under Landlock reaches sockets; None: in all
         self._listener = -1
@@ -114,8 +114,7 @@ class ConnectFilter:
                 wish = connect_rules.Wish(process, theirs.type, address)
             if self.reaches is not None:
                 connect_rules.check_reach(wish, self.reaches)
-            if not self.is_open:
-                address = connect_rules.allowed(wish, self.folders, opened)
+            address = connect_rules.allowed(wish, self.open_hosts, self.folders, opened)
             return 0 if _libc.connect(opened[1], address, len(address)) == 0 else ctypes.get_errno()
         except connect_rules.RefusedError as refusal:
             return refusal.number

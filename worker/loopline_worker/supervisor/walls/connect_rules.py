@@ -1,8 +1,9 @@
 """The rules of the connect filter: which addresses a task may connect to.
 
-All but the computer's loopback and the sockets of others: those without a file, and under Landlock those outside its
-folders. On the loopback a task reaches what it serves itself, and in a network of its own all. A member of a gang may
-have the network of its members alone.
+Refused are this computer's own addresses, unless the task's own service listens there; link-local addresses and those
+of cloud metadata; abstract sockets of other programs; and under Landlock sockets outside the task's folders. *Open
+hosts* are exempt: the computers of a gang, and the addresses of the worker's setting ``sandbox_opens``. In a network
+of its own a task reaches everything. A member of a gang may be limited to its gang's computers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from loopline_worker.supervisor import processes
 
 _OPENAT2 = 437
 _IN_ROOT, _BENEATH = 0x10, 0x08
+_GET_ROUTE, _NEW_ROUTE, _REQUEST, _DESTINATION = 26, 24, 1, 1
+"""Of rtnetlink(7)."""
+_LOCAL, _ANYCAST = 2, 4
+_METADATA = {
+    socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
+    for ip in ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")
+}
+"""Addresses of clouds beside 169.254.169.254, which is link-local."""
 _LISTENS = "0A"
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,11 +48,11 @@ class RefusedError(Exception):
         self.number = number
 
 
-def allowed(wish: Wish, folders: list[str] | None, opened: list[int]) -> bytes:
+def allowed(wish: Wish, open_hosts: list[str] | None, folders: list[str] | None, opened: list[int]) -> bytes:
     """Return the address to connect to in place of the task, with files that it needs added to ``opened``.
 
-    ``folders``: folders with reachable sockets; None: all paths that the task sees. Raises RefusedError,
-    OSError.
+    ``open_hosts``: hosts that are reachable although they are this computer or link-local. ``folders``: folders with
+    reachable sockets; None: all paths that the task sees. Raises RefusedError, OSError.
     """
     address = wish.address
     family = struct.unpack_from("=H", address)[0] if len(address) >= 2 else socket.AF_UNSPEC
@@ -51,9 +60,23 @@ def allowed(wish: Wish, folders: list[str] | None, opened: list[int]) -> bytes:
         return _allowed_here(wish, folders, opened)
     if family == getattr(socket, "AF_VSOCK", 40):
         raise RefusedError(errno.EACCES)
-    if family in (socket.AF_INET, socket.AF_INET6) and wish.type != socket.SOCK_DGRAM and _is_loopback(address):
-        _check_listener(wish, family)
+    if family in (socket.AF_INET, socket.AF_INET6) and wish.type != socket.SOCK_DGRAM:
+        _check_host(wish, open_hosts)
     return address
+
+
+def _check_host(wish: Wish, open_hosts: list[str] | None) -> None:
+    """Raise RefusedError for others' services on this computer, and for link-local and metadata addresses."""
+    ip = _plain(_ip(wish.address))
+    is_near, is_loopback = _is_near(ip), _is_loopback(wish.address)
+    if not is_near and not is_loopback and not _is_local(ip):
+        return
+    opens = {each for host in open_hosts or () for each in _addresses(host)}
+    if ip in opens or (is_loopback and any(map(_is_loopback_ip, opens))) or _has_own_network(wish.process):
+        return
+    if is_near:
+        raise RefusedError(errno.EACCES)
+    _check_listener(wish)
 
 
 def check_reach(wish: Wish, hosts: list[str]) -> None:
@@ -76,9 +99,31 @@ def _plain(ip: bytes) -> bytes:
     return ip[12:] if len(ip) == 16 and ip[:12] == bytes(10) + b"\xff\xff" else ip
 
 
+def _is_near(ip: bytes) -> bool:
+    """True for a link-local address and one of a cloud's metadata."""
+    if len(ip) == 4:
+        return ip[:2] == b"\xa9\xfe" or ip in _METADATA
+    return (ip[0] == 0xFE and ip[1] & 0xC0 == 0x80) or ip in _METADATA
+
+
+def _is_local(ip: bytes) -> bool:
+    """True if the kernel delivers to this address without the network. Raises OSError."""
+    family = socket.AF_INET if len(ip) == 4 else socket.AF_INET6
+    route = struct.pack("=BBBBBBBBI", family, 8 * len(ip), 0, 0, 0, 0, 0, 0, 0)
+    route += struct.pack("=HH", 4 + len(ip), _DESTINATION) + ip
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as kernel:
+        kernel.send(struct.pack("=IHHII", 16 + len(route), _GET_ROUTE, _REQUEST, 0, 0) + route)
+        answer = kernel.recv(4096)
+    (kind,) = struct.unpack_from("=H", answer, 4)
+    return kind == _NEW_ROUTE and answer[16 + 7] in (_LOCAL, _ANYCAST)  # any other answer: there is no route
+
+
 def _is_loopback(address: bytes) -> bool:
     """True for an address of this computer's loopback; the unspecified address leads there as well."""
-    ip = _plain(_ip(address))
+    return _is_loopback_ip(_plain(_ip(address)))
+
+
+def _is_loopback_ip(ip: bytes) -> bool:
     return (ip[:1] == b"\x7f" or not any(ip)) if len(ip) == 4 else ip in (bytes(15) + b"\x01", bytes(16))
 
 
@@ -87,10 +132,8 @@ def _ip(address: bytes) -> bytes:
     return address[4:8] if is_short else address[8:24]
 
 
-def _check_listener(wish: Wish, family: int) -> None:
+def _check_listener(wish: Wish) -> None:
     """Raise RefusedError unless every possible listener belongs to the task."""
-    if _has_own_network(wish.process):
-        return
     ip, port = _ip(wish.address), struct.unpack_from("!H", wish.address, 2)[0]
     found = _listeners(wish.process, ip, port)
     if not found:

@@ -4,6 +4,9 @@ A job's ``needs`` name limits of the grid, which an operator sets, or resources 
 ``max_running`` limits its own attempts. A name is one or the other: a limit cannot have the name of a resource that a
 worker offers. All units of an attempt are taken in the step that starts it. Held and prefetched tasks hold none.
 
+A silent worker is fenced: it ends commands that hold units of a limit before the master hands the units on (worker,
+attempts/fence.py). Other attempts keep their units until their worker reports again, or is forgotten.
+
 The requirement index asks for the counts (kernel/index/units.py). While a limit is used up, the classes that need it
 are served by no worker, so the cost of a step does not grow with the number of jobs that wait for units.
 """
@@ -15,6 +18,7 @@ from math import inf
 from typing import Any
 
 from loopline_master.core.events import JobLimited, LimitChanged
+from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Declined, Done, Reply
@@ -24,8 +28,13 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import Limit
+from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.protocol.worker_link import Assign
 
 MOST_LIMITS = 1000
+_MARGIN_S, _MARGIN = 10.0, 1 / 8
+"""Margin after a worker's lease, in seconds and as a part of the lease. Supervisors look at the clock once a
+second, and the master does not renew a lease that is almost new."""
 
 
 class Resources(Wing):
@@ -35,6 +44,7 @@ class Resources(Wing):
         super().__init__(state)
         self._counts = CountedUnits(state.workers, state.jobs)
         self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
+        self._lost: set[AttemptId] = set()  # attempts that are lost and fenced
         state.keep(self._counts)
         state.index.requirements.units = self._counts
 
@@ -126,7 +136,10 @@ class Resources(Wing):
         """Count the units of an attempt that begins or ceases to hold them."""
         change = may_be_running(after) - may_be_running(before)
         job = self.state.jobs[attempt.job]
-        if not change or not job.holds_units:
+        if not job.holds_units:
+            return
+        (self._lost.add if self._is_lost_and_fenced(job, attempt, after) else self._lost.discard)(attempt.id)
+        if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
         for of in of_limits:
@@ -138,6 +151,41 @@ class Resources(Wing):
 
     def _recount(self) -> None:
         self._counts.recount(self._holding())
+        roles = self.state.index.attempts.roles
+        self._lost = {
+            one.id for job, one in self._holding() if self._is_lost_and_fenced(job, one, roles.get(one.id, 0))
+        }
+
+    def _is_lost_and_fenced(self, job: Job, attempt: Attempt, role: int) -> bool:
+        is_fenced = self._is_fenced(job) and self.state.workers[attempt.worker].facts.fences
+        return is_fenced and attempt.state is AttemptState.LOST and may_be_running(role)
+
+    def _is_fenced(self, job: Job) -> bool:
+        """True if workers that can do it end the job's attempts once the master falls silent."""
+        return job.spec.function is None and any(name in self._counts.limits for name, _ in job.needs)
+
+    # Fencing.
+
+    def assign(self, worker: Worker, assign: Assign) -> None:
+        """Give attempts that hold units of a limit their term."""
+        for run in assign.run:
+            if self._is_fenced(self.state.jobs[run.attempt.job]):
+                run.term_s = self.state.settings.lease_s
+
+    def due_at(self) -> float | None:
+        return min((self._ends_at(number) for number in self._lost), default=None)
+
+    def expire(self) -> None:
+        """Give up the lost attempts that their silent workers have ended by now."""
+        for number in sorted(self._lost):
+            if self._ends_at(number) <= self.state.now:
+                reason = "its worker fell silent, and has ended it"
+                lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
+
+    def _ends_at(self, number: AttemptId) -> float:
+        """Return when its worker has ended the attempt at the latest."""
+        lease_s = self.state.settings.lease_s
+        return self.state.workers[self.state.attempts[number].worker].lease_until + _MARGIN_S + _MARGIN * lease_s
 
     def _holding(self) -> Iterator[tuple[Job, Attempt]]:
         """Return the attempts that hold units, with their jobs."""

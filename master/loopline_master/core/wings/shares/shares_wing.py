@@ -1,37 +1,28 @@
-"""The wing *shares*: users take turns by their use, within their limits.
-
-Prefetching between users goes only as far as experience supports it. The expected run time of a task is a user's
-size, a prediction or a mean, and each of these can be wrong by orders of magnitude. Then a queue that should last a
-second lasts an hour, and other users wait behind it. So a task of a job may wait only if fewer tasks wait there for
-each slot than the job has had attempts in a row that confirmed the expectation. Two may always wait. An attempt that
-takes longer than expected resets the count, and its worker's queue is cut back.
-"""
+"""The wing *shares*: users take turns by their use, within their limits. queues.py limits the queues at workers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from math import inf
 from typing import Any
 
 from loopline_master.core.events import ShareChanged
-from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell, Veto
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Worker
-from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched, milliseconds
+from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.shares import queues
 from loopline_master.core.wings.shares.accounts import Accounts, in_hand_ms
 from loopline_master.core.wings.shares.turns import in_turn
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.shares.user_slots import may_take
 from loopline_shared.errors import ExceededLimit
 
-UNCONFIRMED = 2
-"""Tasks that may wait for each slot without any confirmation."""
 _LIMITED = (
     ("user_jobs", "unfinished jobs"),
     ("user_tasks", "unfinished tasks"),
@@ -46,7 +37,7 @@ class Shares(Wing):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._accounts = Accounts({})
+        self._accounts, self._late = Accounts({}), queues.LateAttempts(state)
         state.keep(self._accounts)
 
     @property
@@ -91,7 +82,7 @@ class Shares(Wing):
             were_shared = self._accounts.are_shared
             self.settings_change()
             if self._accounts.are_shared and not were_shared:
-                self._cut_queues()
+                queues.cut_to_limit(self.state)
         return self._accounts.users[name]
 
     def _change_share(self, event: ShareChanged, tell: Tell) -> Reply:
@@ -111,16 +102,8 @@ class Shares(Wing):
         state.put(*accounts.open(under_way, state.now))
         if accounts.are_shared:  # prefetched tasks of one user would delay those of the others
             state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
+        self._late.restart(is_needed=accounts.are_shared)
         state.wings.arrange()
-
-    def _cut_queues(self) -> None:
-        """Retract the attempts prefetched for a single user, as far as they exceed the limit for several users."""
-        state, queues = self.state, self.state.index.attempts.queues
-        for name in sorted(queues.work_ms):
-            most_ms = milliseconds(state.prefetch_s) * max(1, state.workers[name].offered)
-            while queues.work_ms.get(name, 0) > most_ms:
-                latest = state.attempts[queues.latest_on(name)]
-                lifecycle.retract_attempt(state, latest, "it would stand before the tasks of another user")
 
     # Turns.
 
@@ -145,6 +128,8 @@ class Shares(Wing):
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         """Charge the attempt's user for its slots."""
         owner = self.state.jobs[attempt.job].owner
+        if self._accounts.are_shared:
+            self._late.note(attempt, after)
         if user := self._accounts.charge(owner, attempt, before, after, self.state.now):
             self.state.put(user)
 
@@ -152,21 +137,24 @@ class Shares(Wing):
 
     def most_waiting(self, job: Job, worker: Worker) -> float:
         """Return the limit of the worker's queue including a task of this job, in tasks."""
-        if not self._accounts.are_shared:
-            return inf
-        return max(UNCONFIRMED, job.confirmed) * max(1, worker.offered)
+        return queues.most_waiting(self.state, job, worker) if self._accounts.are_shared else inf
 
     def overtaken(self, worker: Worker) -> None:
-        """Retract the attempts that are now too far back in a worker's queue, the last first."""
-        state = self.state
-        queue = [*state.index.attempts.queues.order.get(worker.name, ())]
-        excess = [
-            attempt
-            for place in range(len(queue), UNCONFIRMED, -1)
-            if place > self.most_waiting(state.jobs[(attempt := state.attempts[queue[place - 1][1]]).job], worker)
-        ]
-        for attempt in excess:
-            lifecycle.retract_attempt(state, attempt, "tasks before it took longer than expected")
+        queues.cut_excess(self.state, worker)
+
+    def due_at(self) -> float | None:
+        return self._late.due_at
+
+    def expire(self) -> None:
+        self._late.expire()
+
+    def workers_to_hear(self, now: float) -> Iterable[str]:
+        """Return the workers whose last Reports show for how long the attempts that are due have run."""
+        return self._late.workers(now)
+
+    def place(self) -> Iterator[None]:
+        if self._accounts.are_shared and self.state.index.attempts.queues.of_worker:
+            yield from queues.make_way(self.state)
 
     def check(self, of: Job | Worker | None) -> None:
         """Raise AssertionError if a user's charges differ from their attempts."""

@@ -1,0 +1,65 @@
+"""The wing that fences attempts: terms are counted from the sending of the last answered Report."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from loopline_shared.model import AttemptId
+from loopline_shared.protocol.worker_link import Assign, Run
+from loopline_worker.attempts import fence
+from loopline_worker.attempts.fence import Fence
+from loopline_worker.launch.interface import Job
+from loopline_worker.launch.process_tree import PosixTree
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only supervisors on Linux keep the time")
+ATTEMPT = AttemptId(1, 1, 1)
+
+
+class Tree(PosixTree):
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def extend(self, ends_at: float) -> None:
+        self.ends.append(ends_at)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(fence, "boot_s", lambda: now[0])
+    return now
+
+
+def run(**more: Any) -> Run:
+    return Run(ATTEMPT, ("work",), {}, {}, **more)
+
+
+def test_term_is_counted_from_the_sending_of_the_last_answered_report(clock: list[float]) -> None:
+    wing, job, tree = Fence(), Job(["work"], "folder", {}), Tree()
+    for number, at in ((1, 101.0), (2, 105.0), (3, 109.0)):
+        clock[0] = at
+        wing.reported(number)
+    wing.assign(Assign(1, 2))
+    part = wing.prepare(run(term_s=10.0), job)
+    assert part
+    assert job.ends_at == 115.0
+    part.started(tree)
+    wing.assign(Assign(2, 2))
+    wing.assign(Assign(3, 3))
+    assert tree.ends == [115.0, 119.0]
+    clock[0] = 200.0
+    wing.reported(1)  # of a new session
+    wing.assign(Assign(1, 1))
+    assert tree.ends[-1] == 210.0
+    part.after_end()
+    wing.assign(Assign(2, 1))
+    assert len(tree.ends) == 3
+
+
+def test_attempt_without_a_term_is_not_fenced() -> None:
+    job = Job(["work"], "folder", {})
+    assert Fence().prepare(run(), job) is None
+    assert job.ends_at is None

@@ -1,0 +1,83 @@
+"""The agent's wing that fences attempts which hold units of a limit: a silent worker ends them.
+
+The master gives such an attempt a term. After a silence of the term and a margin, other attempts may get its units.
+The worker counts the term from the *sending* of the last answered Report, so the attempt ends earlier. The supervisor
+keeps the time, because the agent may hang.
+
+Calls of functions are not fenced: their interpreters serve many calls. Their units stay taken until the
+worker reports again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING
+
+from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
+from loopline_worker.host.boot_clock import boot_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from loopline_shared.model import AttemptId
+    from loopline_shared.protocol.worker_link import Assign, Run
+    from loopline_worker.launch.interface import Job, Tree
+    from loopline_worker.launch.process_tree import PosixTree
+
+CAN_FENCE = sys.platform == "linux"
+_MOST_UNANSWERED = 100
+
+
+class Fence(AgentWing):
+    """Tells the supervisors of fenced attempts when their terms end."""
+
+    def __init__(self) -> None:
+        self._sent_at = deque[tuple[int, float]](maxlen=_MOST_UNANSWERED)  # Reports by number, not yet answered
+        self._answered_at = boot_s()
+        self._fenced: dict[AttemptId, FencedAttempt] = {}
+
+    def prepare(self, run: Run, job: Job) -> FencedAttempt | None:
+        """Return the part of a command with a term."""
+        if run.term_s is None or job.call is not None or not CAN_FENCE:
+            return None
+        job.ends_at = self._answered_at + run.term_s
+        part = FencedAttempt(run.term_s, lambda: self._fenced.pop(run.attempt, None))
+        self._fenced[run.attempt] = part
+        return part
+
+    def reported(self, seq: int) -> None:
+        """Note when the Report was sent; the first of a session ends the numbers of the one before."""
+        if self._sent_at and self._sent_at[-1][0] >= seq:
+            self._sent_at.clear()
+        self._sent_at.append((seq, boot_s()))
+
+    def assign(self, assign: Assign) -> None:
+        """Extend the terms from the sending of the Report that this answers."""
+        while self._sent_at and self._sent_at[0][0] <= assign.seen:
+            _, self._answered_at = self._sent_at.popleft()
+        for part in self._fenced.values():
+            part.extend(self._answered_at)
+
+
+class FencedAttempt(AttemptPart):
+    """An attempt with a term."""
+
+    def __init__(self, term_s: float, on_end: Callable[[], object]) -> None:
+        self._term_s, self._on_end = term_s, on_end
+        self._tree: PosixTree | None = None
+
+    def started(self, tree: Tree) -> None:
+        """Take the tree, whose order has the first end of the term."""
+        from loopline_worker.launch.process_tree import PosixTree  # not on Windows
+
+        self._tree = tree if isinstance(tree, PosixTree) else None
+
+    def extend(self, answered_at: float) -> None:
+        """Count the term from the sending of another Report."""
+        if self._tree:
+            self._tree.extend(answered_at + self._term_s)
+
+    def after_end(self) -> None:
+        """Forget the attempt."""
+        self._on_end()
