@@ -137,7 +137,7 @@ class Executor(concurrent.futures.Executor):
 
         check_may_submit()
         if options.get("detach"):
-            raise ValueError("a local grid ends with its program: nobody could detach from it")
+            raise ValueError("a local grid ends with its program, so detach=True is not possible")
         grid = OwnedGrid(slots)
         try:
             executor = cls(grid.url, grid.token, ca="", **options)

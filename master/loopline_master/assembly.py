@@ -65,7 +65,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
     if ahead_s := await store.set_clock_right(time.time()):
         log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
-    kept = await asyncio.to_thread(_file_store, settings)  # what may be away comes before the first step
+    kept = await asyncio.to_thread(_file_store, settings)  # first, since it may be unreachable
     keep_log_s = settings.keep_log_days * 86400.0
     await store.begin_log(keep_log_s, time.time())
     snapshot, _ = await asyncio.gather(store.snapshot(), asyncio.to_thread(make_keys, settings))
@@ -154,7 +154,7 @@ def _add_submissions(parts: Parts) -> None:
 
 
 def _add_worker_links(parts: Parts) -> None:
-    """Add the links of workers, and what they tell of the network between them."""
+    """Add the links of workers, and the network that their Reports show."""
     settings, engine, encryption = parts[MasterSettings], parts[Engine], parts[Encryption]
     secrets, jobs_own = GangSecrets(session_key(settings)), parts[JobSecrets]
 

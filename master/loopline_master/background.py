@@ -25,7 +25,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service, with its name in ``/metrics``, and what its failure means to people."""
+    """A service, with its name in ``/metrics``, and the consequence of its failure for people."""
 
     name: str
     consequence: str

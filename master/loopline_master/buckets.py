@@ -23,7 +23,7 @@ class Buckets:
         return min(self._burst, level + (time.monotonic() - when) * self._per_s)
 
     def spend(self, key: str, amount: float = 1.0) -> None:
-        """Draw so much from the bucket of this key, whether it has so much or not."""
+        """Draw ``amount`` from the bucket of this key, even if it has less."""
         self.levels[key] = self.level(key) - amount, time.monotonic()
         self.levels.move_to_end(key)
         if len(self.levels) > self.MOST:

@@ -1,4 +1,4 @@
-"""Time of the event loop spent on reading long messages, and pauses of their senders in return.
+"""Time of the event loop spent on reading long messages, and pauses imposed on their senders.
 
 All other clients wait while a long frame or body is parsed. The time for a refused message is charged to its sender,
 who may use ``BURST_S`` at once and ``SHARE`` of the loop's time after that; a sender that has used more is read

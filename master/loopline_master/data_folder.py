@@ -70,7 +70,7 @@ def has_worked(settings: MasterSettings) -> bool:
 
 
 async def refuse_losses(settings: MasterSettings, store: Store) -> None:
-    """Warn of what is gone, before it is made anew. Raises LooplineError if jobs would be spoilt without it."""
+    """Warn of missing files before they are created again. Raises LooplineError if jobs would fail without one."""
     if not await store.jobs.any():
         return
     folder = settings.data_dir
@@ -85,10 +85,10 @@ async def refuse_losses(settings: MasterSettings, store: Store) -> None:
         what = f"{key} is gone, and with it the secrets of jobs that are not done ({jobs})"
         raise _lost(what, "bring it back from a backup", key)
     if not read_key(folder / "tokens" / "session-key"):
-        log.warning("tokens/session-key was gone and is made anew: everybody has to sign in to the page again")
+        log.warning("tokens/session-key was missing and is created again: all users have to sign in again")
     if not read_private(folder / "webhook-secret"):
         log.warning(
-            "webhook-secret was gone and is made anew: receivers of webhooks refuse them until they are given"
+            "webhook-secret was missing and is created again: receivers of webhooks refuse them until they are given"
             " the secret that `loopline token webhook-secret` prints now"
         )
 
@@ -98,7 +98,7 @@ def _has_files(settings: MasterSettings) -> bool:
 
 
 def _lost(what: str, remedy: str, place: Path, price: str = "have tasks that need it fail") -> LooplineError:
-    hint = f"{remedy}; to go on without, and {price}: touch {place}.is-lost"
+    hint = f"{remedy}; to continue without it, and {price}: touch {place}.is-lost"
     return LooplineError("data_lost", what, hint)
 
 
@@ -108,7 +108,7 @@ def _is_given_up(place: Path) -> bool:
         place.with_name(f"{place.name}.is-lost").unlink()
     except FileNotFoundError:
         return False
-    log.warning("%s is lost, and begun anew", place)
+    log.warning("%s is lost, and started again", place)
     return True
 
 

@@ -114,7 +114,7 @@ class Limits(_LimitsBase):
     user_listeners: Annotated[Amount, Field(description="streams that one user may have open at once")] = 100
 
     def page_size(self, limit: int) -> int:
-        """Return the number of items of a page for which a client has asked for ``limit``."""
+        """Return the number of items of a page when a client requests ``limit``."""
         return min(limit, self.max_page)
 
 
@@ -157,7 +157,7 @@ class MasterSettings(_SettingsBase):
         Field(gt=0, le=36500, description="for how many days ended jobs are kept; by default for ever"),
     ] = None
     forget_workers_days: Annotated[
-        float, Field(gt=0, le=36500, description="workers that were away for so many days are forgotten")
+        float, Field(gt=0, le=36500, description="days of absence after which a worker is forgotten")
     ] = 90.0
     tokens: Annotated[
         bool,

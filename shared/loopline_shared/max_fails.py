@@ -13,5 +13,5 @@ _SHARE = r"^(100|[1-9]\d?(\.\d{1,6})?|0\.0{0,5}[1-9]\d{0,5})%$"
 
 MaxFails = Annotated[
     Annotated[int, Field(ge=1, le=MOST_FAILS)] | Annotated[str, Field(pattern=_SHARE)],
-    Field(description="the job is stopped once so many of its tasks have failed: a number, or a share such as 10%"),
+    Field(description="failed tasks at which the job is stopped: a number, or a share such as 10%"),
 ]

@@ -131,7 +131,7 @@ class AttemptState(StrEnum):
     RUNNING = "running"
     FROZEN = "frozen"  # it has begun, and is frozen for the sake of the computer's owner
     DELIVERING = "delivering"  # it has ended and takes up no slot; its result is on the way to the master
-    FINISHED = "finished"  # a gang's member that has ended well; its gang goes on
+    FINISHED = "finished"  # a gang's member that has ended well; its gang continues
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLING = "cancelling"  # its cancel is on the way; it takes up its slots until it is gone
@@ -375,7 +375,7 @@ class Function:
     session: Annotated[
         str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="calls of one session may share an interpreter")
     ]
-    chunk: Annotated[int, Field(ge=1, le=MAX_CHUNK, description="each task makes so many calls")] | None = None
+    chunk: Annotated[int, Field(ge=1, le=MAX_CHUNK, description="number of calls that each task makes")] | None = None
     """The last one makes the rest (protocol/chunks.py). None: each makes one call, whose value is its own."""
     calls: Annotated[int, Field(ge=1, le=MAX_ID, description="of all its tasks, where chunk is given")] | None = None
 

@@ -337,7 +337,7 @@ class JobSpec(Spec):
         ),
     ] = None
     quorum: Annotated[
-        int | None, Field(ge=2, le=100, description="a task's result is accepted when so many workers agree on it")
+        int | None, Field(ge=2, le=100, description="number of workers that must agree on a result")
     ] = None
     replica_budget_s: Annotated[
         float | None,

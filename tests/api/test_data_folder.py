@@ -81,7 +81,7 @@ async def test_recreated_key_is_logged(folder: Path, name: str, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         async with running_master(folder):
             pass
-    assert f"{name} was gone and is made anew" in caplog.text
+    assert f"{name} was missing and is created again" in caplog.text
     caplog.clear()
     async with running_master(folder):
         pass

@@ -161,7 +161,7 @@ def test_user_service_runs_only_as_that_user(computer: Computer) -> None:
 
 def test_system_service_detects_the_active_user(computer: Computer) -> None:
     """The reporter is started as by a desktop: in ann's session, beside her X server."""
-    idle = "--policy when-idle --idle-s 2 --leave-memory-bytes 0"
+    idle = "--policy when-idle --idle-s 2 --reserve-memory-bytes 0"
     computer.says(f"loopline service install --system -- {idle} --data-dir /var/lib/loopline/other")
     computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
     computer.says(f"systemctl restart {UNIT}")

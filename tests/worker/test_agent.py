@@ -472,4 +472,4 @@ async def test_one_failed_sample_does_not_stop_sampling(
     await master.say(run)
     (result,) = await master.results_of(run)
     assert result.outcome is Outcome.SUCCEEDED
-    assert caplog.text.count("cannot look after this computer just now: [Errno 24]") == 1
+    assert caplog.text.count("cannot check this computer just now: [Errno 24]") == 1

@@ -73,7 +73,10 @@ def test_member_stands_down_when_the_master_is_silent() -> None:
 
 def test_member_stands_down_when_the_owner_returns() -> None:
     machine = Machine(
-        1, OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False), grace_s=60.0, wings=(GangMembers,)
+        1,
+        OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, yield_to_load=False),
+        grace_s=60.0,
+        wings=(GangMembers,),
     )
     machine.step([OwnerObserved(Signs(1.0, 1.0, idle_s=math.inf), 0.0)], 0.0)
     prepared(machine)

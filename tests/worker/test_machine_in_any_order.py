@@ -35,7 +35,7 @@ from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import State
 from tests.campaign import tried
 
-TERMS = OwnerPreferences(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
+TERMS = OwnerPreferences(Policy.SPARE, reserve_cores=0.0, reserve_memory_bytes=100)
 ids = st.builds(AttemptId, st.just(1), st.integers(1, 60), st.just(1))
 some = st.lists(ids, max_size=6, unique=True)
 which = st.integers(0, 9)

@@ -57,7 +57,7 @@ async def start(
 
     def begin(*probes: Probe, **settings: Any) -> Started:
         monkeypatch.setattr(owner_monitor, "_open_idle_detector", lambda: IdleDetector(probes or [hand]))
-        owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
+        owners = {"dedicated": False, "reserve_memory_bytes": 0, "owner_page": False, "on_battery": True}
         # Other tests use the processor too, and must not count as an owner.
         monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)
         monkeypatch.setattr(Contention, "look", lambda contention, now, times=1: False)
@@ -293,7 +293,7 @@ async def test_slots_follow_the_use_of_an_owners_program(
     monkeypatch.setattr(load_module, "_SMOOTH_S", 0.1)
     monkeypatch.setattr(Computer, "here", classmethod(lambda cls: _Cores(None, contained=False)))
     hand.idle_s = 0.0 if at_the_desk else 9999.0
-    agent = start(policy="spare", slots=2, leave_cores=0)
+    agent = start(policy="spare", slots=2, reserve_cores=0)
     monkeypatch.setattr(Computer, "busy_cpu_s", busy_cpu_s)
     tasks = [python("open('begun', 'w')\nwhile True: pass", task=number) for number in (1, 2)]
     await until(lambda: master.reports and load(master).slots == 2)
@@ -370,7 +370,7 @@ async def test_probes_are_closed_when_the_agent_stops(start: Start, master: Smal
 
 
 async def test_no_new_attempt_is_taken_while_memory_is_short(master: SmallMaster, start: Start) -> None:
-    start(policy="spare", leave_memory_bytes=2**60)
+    start(policy="spare", reserve_memory_bytes=2**60)
     await until(lambda: master.reports)
     assert load(master).slots == 0
     run = run_of("true")

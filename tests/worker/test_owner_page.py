@@ -71,7 +71,7 @@ async def agent(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr(owner_monitor, "_open_idle_detector", lambda: IdleDetector([Hand()]))
     monkeypatch.setattr(owner_rule, "decide", _decide)
-    owners = {"dedicated": False, "leave_memory_bytes": 0, "on_battery": True}
+    owners = {"dedicated": False, "reserve_memory_bytes": 0, "on_battery": True}
     agent = Started(tmp_path / "data", master.url, owners)
     await until(lambda: (tmp_path / "data" / "owner-page").exists())
     yield agent

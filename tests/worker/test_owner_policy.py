@@ -62,7 +62,7 @@ def test_slots_beyond_the_cores_share_cores() -> None:
     assert fit(0, 1.0, 8, 0.25) == 4
 
 
-TERMS = OwnerPreferences(Policy.SPARE, idle_s=60, leave_cores=1.0, leave_memory_bytes=100)
+TERMS = OwnerPreferences(Policy.SPARE, idle_s=60, reserve_cores=1.0, reserve_memory_bytes=100)
 AWAY = Signs(cores=4.0, spare_cpu=4.0, idle_s=3600.0, memory_available_bytes=1000)
 HERE = replace(AWAY, idle_s=0.1)
 
@@ -97,8 +97,8 @@ def test_spare_reserves_one_core_for_a_present_owner() -> None:
 def test_load_of_other_programs_can_be_ignored() -> None:
     busy = replace(AWAY, spare_cpu=0.0)
     assert asked(busy, policy=Policy.WHEN_IDLE).slots == 0
-    assert asked(busy, policy=Policy.WHEN_IDLE, heed_load=False) == Decision(4)
-    assert asked(busy, policy=Policy.SPARE, heed_load=False).slots == 0
+    assert asked(busy, policy=Policy.WHEN_IDLE, yield_to_load=False) == Decision(4)
+    assert asked(busy, policy=Policy.SPARE, yield_to_load=False).slots == 0
 
 
 def test_always_ignores_presence_and_spare_cpu() -> None:
@@ -144,15 +144,15 @@ def test_low_memory_is_reported_while_the_owner_is_present() -> None:
 
 
 def test_quiet_computer_uses_part_of_its_cores() -> None:
-    assert asked(AWAY, most_share=0.5).slots == 2
-    assert asked(AWAY, most_share=0.1).slots == 0
-    assert asked(AWAY, policy=Policy.ALWAYS, most_share=0.75).slots == 3
+    assert asked(AWAY, max_share=0.5).slots == 2
+    assert asked(AWAY, max_share=0.1).slots == 0
+    assert asked(AWAY, policy=Policy.ALWAYS, max_share=0.75).slots == 3
 
 
 def test_hot_computer_runs_no_task() -> None:
-    assert asked(replace(AWAY, celsius=91.0), most_celsius=90.0).why == "the computer is hot"
-    assert asked(replace(AWAY, celsius=89.0), most_celsius=90.0).slots == 4
-    assert asked(AWAY, most_celsius=90.0).slots == 4, "no sensor"
+    assert asked(replace(AWAY, celsius=91.0), max_temperature_c=90.0).why == "the computer is hot"
+    assert asked(replace(AWAY, celsius=89.0), max_temperature_c=90.0).slots == 4
+    assert asked(AWAY, max_temperature_c=90.0).slots == 4, "no sensor"
 
 
 def test_running_tasks_continue_on_a_metered_network() -> None:

@@ -37,7 +37,7 @@ from tests.worker.worker_machine import (
     thawed,
 )
 
-TERMS = OwnerPreferences(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
+TERMS = OwnerPreferences(Policy.SPARE, reserve_cores=0.0, reserve_memory_bytes=100)
 SLOTS = 3
 
 

@@ -80,7 +80,7 @@ def test_invalid_hours_name_the_key(text: str) -> None:
         ("policy", "sometimes", "'when-idle', 'spare' or 'always'"),
         ("idle_s", "0", "at least 1"),
         ("grace_s", "soon", "expected a number"),
-        ("leave_cores", "-1", "at least 0"),
+        ("reserve_cores", "-1", "at least 0"),
         ("owner_port", "70000", "at most 65535"),
     ],
 )
@@ -94,21 +94,21 @@ def test_invalid_setting_names_the_key(key: str, value: str, says: str, monkeypa
 
 def test_terms_of_default_and_dedicated_computers() -> None:
     preferences = preferences_of(WorkerSettings.load(), 8 * GIB)
-    assert (preferences.policy, preferences.idle_s, preferences.leave_memory_bytes, preferences.on_battery) == (
+    assert (preferences.policy, preferences.idle_s, preferences.reserve_memory_bytes, preferences.on_battery) == (
         "when-idle",
         180,
         GIB,
         False,
     )
-    assert preferences_of(WorkerSettings.load(), 64 * GIB).leave_memory_bytes == 2 * GIB
-    assert preferences_of(WorkerSettings.load(leave_memory_bytes=7), 64 * GIB).leave_memory_bytes == 7
+    assert preferences_of(WorkerSettings.load(), 64 * GIB).reserve_memory_bytes == 2 * GIB
+    assert preferences_of(WorkerSettings.load(reserve_memory_bytes=7), 64 * GIB).reserve_memory_bytes == 7
     dedicated = preferences_of(WorkerSettings.load(dedicated=True), 8 * GIB)
-    assert (dedicated.policy, dedicated.on_battery, dedicated.leave_memory_bytes) == (Policy.ALWAYS, True, 0)
+    assert (dedicated.policy, dedicated.on_battery, dedicated.reserve_memory_bytes) == (Policy.ALWAYS, True, 0)
     assert not dedicated.needs_presence
 
 
 def test_terms_are_described_in_words() -> None:
-    settings = WorkerSettings.load(policy="spare", hours="sat", not_while="zoom, obs", grace_s=30)
+    settings = WorkerSettings.load(policy="spare", hours="sat", pause_while_running="zoom, obs", grace_s=30)
     words = "\n".join(in_words(settings, preferences_of(settings, 8 * GIB)))
     for part in ("1 more stay free", "1.0 GiB of memory", "frozen for 30 s", "battery", "hours: sat", "zoom, obs"):
         assert part in words

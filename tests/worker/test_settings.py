@@ -124,11 +124,16 @@ def test_every_setting_except_the_token_is_a_flag() -> None:
         "b",
         "--idle-s",
         "5",
-        "--no-heed-load",
+        "--no-yield-to-load",
         "--hours",
         "sat, sun",
-        "--not-while",
+        "--pause-while-running",
         "vlc",
     ]
     read = WorkerSettings.load(**vars(parser.parse_args(words)))
-    assert (read.labels, read.idle_s, read.heed_load, read.not_while) == (("a", "b"), 5.0, False, ("vlc",))
+    assert (read.labels, read.idle_s, read.yield_to_load, read.pause_while_running) == (
+        ("a", "b"),
+        5.0,
+        False,
+        ("vlc",),
+    )

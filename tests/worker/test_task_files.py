@@ -769,7 +769,7 @@ def test_collection_can_be_cancelled(folder: Path, when: str, monkeypatch: pytes
             return hash_of(*files)
 
         monkeypatch.setattr(collector, "_hash", give_up)
-    with pytest.raises(OutputsError, match="nobody waits for its outputs any more"):
+    with pytest.raises(OutputsError, match="its outputs are no longer wanted"):
         collector.collect({})
 
 

@@ -88,7 +88,7 @@ class Agent:
         self._task_group = task_group
         self._events: list[Event] = []
         self._is_turning = False
-        self._ended: list[Result] = []  # of attempts of whose end no line is in the log yet
+        self._ended: list[Result] = []  # of attempts whose end is not logged yet
         self._link = Link(http_client, self)
         for wing in self.parts.wings:
             wing.attach(self)
@@ -101,7 +101,7 @@ class Agent:
         self.exit_code = 0
 
     def stop(self) -> None:
-        """Return all that runs to the queue, say so to the master, and end ``serve``."""
+        """Return running tasks to the queue, report that to the master, and end ``serve``."""
         self._stopped.set()
 
     async def serve(self) -> None:
@@ -132,7 +132,7 @@ class Agent:
             parts.close()
 
     async def _keep_certificate(self) -> None:
-        """Have the certificate renewed in time, by connecting anew, however long the link stands."""
+        """Renew the certificate in time by reconnecting, even if the link stays open for long."""
         while True:
             await asyncio.sleep(_LOOK_AT_CERTIFICATE_EVERY_S)
             if self.parts.http_client.trust.identity.is_due:
@@ -141,9 +141,9 @@ class Agent:
     # Events in, instructions out.
 
     def post(self, event: Event) -> None:
-        """Have the machine take in what has happened, with all that happens before the loop comes round.
+        """Post an event to the machine, which takes it at the next turn together with other events.
 
-        What ends while nothing else is in hand is taken in at once: there is nothing that it could be told with.
+        The end of the only attempt is handled at once, since no other event could share its Report.
         """
         self._events.append(event)
         if isinstance(event, AttemptEnded) and len(self.parts.machine.attempts) == 1 and not self._is_turning:
@@ -152,7 +152,7 @@ class Agent:
             self._task_group.soon(self.turn)
 
     def turn(self) -> None:
-        """Take in what was posted; then report, if it is time for that."""
+        """Step the machine with the posted events, then send a Report if one is due."""
         urgency, self._is_turning = Urgency.NOT, True
         try:
             while self._events:
@@ -164,7 +164,7 @@ class Agent:
             self._link.speak_now()
         elif urgency is Urgency.SOON:
             self._link.speak_soon()
-        while self._ended:  # nobody waits for these lines
+        while self._ended:  # not urgent
             self.parts.attempt_log.ended(self._ended.pop(0))
 
     def _step(self, events: Sequence[Event]) -> Urgency:
@@ -179,7 +179,7 @@ class Agent:
         return steps.report
 
     def _write(self, entry: Entry) -> None:
-        """Commit a step. What the disk does not take, the machine hears of before anything else."""
+        """Commit a step. If the disk rejects the entry, the machine gets WriteFailed before anything else."""
         parts = self.parts
         if entry.life:
             parts.delivery.stop()
@@ -232,7 +232,7 @@ class Agent:
                 for wing in parts.wings:
                     wing.obey(instruction)
 
-    # What wings ask of the agent (attempts/agent_wing.py), beside ``post``.
+    # Methods for wings (attempts/agent_wing.py), beside ``post``.
 
     @property
     def is_wanted(self) -> bool:
@@ -248,10 +248,10 @@ class Agent:
         self.parts.attempt_log.began(run)
         self.parts.monitor.attend()
 
-    # What the link asks of its listener.
+    # Methods for the link.
 
     async def ready(self, welcome: Welcome) -> None:
-        """Wait until it is known how many slots the owner allows, and whose attempts are here."""
+        """Wait until the owner's decision and the life of the attempts here are known."""
         await self._is_ready.wait()
         self.post(Welcomed(welcome.life))
         self.turn()
@@ -275,7 +275,7 @@ class Agent:
         )
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
-        """Take in an Assign at once: the next Report says that it was seen."""
+        """Handle an Assign at once: the next Report acknowledges it."""
         self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
         self._quarantine = assign.quarantine
         for wing in self.parts.wings:
@@ -306,7 +306,7 @@ class Agent:
         return frame
 
     async def wrote(self, read: Read) -> Wrote:
-        """Return what an attempt wrote; an empty answer after a while means that there is none yet."""
+        """Return output of an attempt; an empty answer after a while means that there is none yet."""
         try:
             async with asyncio.timeout(_READ_WITHIN_S):
                 data = await self.parts.runner.read(read.attempt, read.stream, read.offset, MAX_WROTE_BYTES)
@@ -315,13 +315,13 @@ class Agent:
         return Wrote(read.number, data, is_over=not data)
 
     async def probed(self, probe: MeasureFlow) -> FlowMeasured:
-        """Return what a probe has measured, unless tasks or the owner want the computer."""
+        """Return the result of a probe, unless tasks or the owner need the computer."""
         return await self.parts.probe(probe)
 
     # From beginning to end.
 
     def _restore(self) -> None:
-        """Tell the machine what an earlier agent left. What that had begun is preempted."""
+        """Restore the attempts of an earlier agent. Those that had begun are preempted."""
         journal = self.parts.journal
         results, begun, waiting = journal.results, journal.begun, journal.waiting
         self.parts.spool.clear(results)
@@ -341,13 +341,13 @@ class Agent:
                 trouble = ""
             except (OSError, psutil.Error) as error:  # no file descriptor left: the next sample may succeed
                 if not trouble:
-                    log.warning("cannot look after this computer just now: %s", error)
+                    log.warning("cannot check this computer just now: %s", error)
                 trouble = str(error)
             self._depart_in_time()
             await asyncio.sleep(SAMPLE_EVERY_S)
 
     def _check_computer(self) -> None:
-        """Take a sample of the computer and its disk, and have the machine take it in."""
+        """Post a sample of the computer and its disk."""
         parts = self.parts
         self._sample()
         parts.monitor.sample()
@@ -382,7 +382,7 @@ class Agent:
         parts.meter.sample(parts.runner.measure() + own_s)
 
     async def _open_page(self) -> None:
-        """Open a page for the owner of this computer, unless there is to be none."""
+        """Open the page for the owner of this computer, unless that is switched off."""
         parts = self.parts
         if parts.settings.owner_page:
             from loopline_worker.launch.sandbox import WORDS
@@ -406,7 +406,7 @@ class Agent:
             await self._open_session_server(controls)
 
     async def _open_session_server(self, controls: OwnerControls) -> None:
-        """Open the socket for those who sit here, if this worker is a service of the system."""
+        """Open the socket for reporters of desktops, if this worker is a service of the system."""
         from loopline_worker.owner import session_server
         from loopline_worker.presence.session_reports import SessionReports
 

@@ -1,6 +1,6 @@
-"""When a worker ends by itself: it has to by a certain time, has been idle, or has been without its master for long.
+"""When a worker ends by itself: at a fixed time, after an idle time, or after a time without its master.
 
-A computer that somebody lends has none of these; an allocation of a cluster has all three.
+A PC that its owner lends has none of these limits; an allocation of a cluster has all three.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 from datetime import datetime
 
 LEAVES_BEFORE_S = 5.0
-"""It ends so long before it has to: tasks are returned to the queue, and the master is told."""
+"""Time before the fixed end when it leaves: tasks return to the queue, with a last Report."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def end_of_stay(value: object) -> float | None:
-    """Return seconds since 1970. Raises ValueError for what is neither a duration from now nor a time."""
+    """Return a duration from now, or a time, as seconds since 1970. Raises ValueError for anything else."""
     text = "" if value is None else str(value).strip()
     if not text:
         return None
@@ -33,7 +33,7 @@ def end_of_stay(value: object) -> float | None:
 
 
 def end_of_allocation() -> float | None:
-    """Return when the Slurm job around this process has to end; None if that is unknown."""
+    """Return when the Slurm job around this process must end; None if that is unknown."""
     try:
         return end_of_stay(os.environ.get("SLURM_JOB_END_TIME"))
     except ValueError:

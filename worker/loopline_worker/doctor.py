@@ -33,7 +33,7 @@ from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 
 _LISTEN_S = 0.5
-"""Time in which probes can connect, and the load is measured."""
+"""Time for probes to connect, and for measuring the load."""
 _TEST_LIMIT_S = 60.0
 _LOOK_EVERY_S = 0.05
 _CALM_S = 1.5
@@ -57,7 +57,7 @@ class Findings:
     limits: list[Ability]
     peers: Ability  # files may go between this worker and others
     preferences: list[str]
-    layout: str = ""  # what the owner's programs keep of a core that tasks want too
+    layout: str = ""  # the share that owners' programs keep of a core contended by tasks
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings for a program."""
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tell_of_sandbox() -> int:
-    """Print the kind of sandbox that a worker has here, and what that means, as JSON."""
+    """Print the kind of sandbox of a worker here, with its meaning, as JSON."""
     kind, reason = kind_here()
     print(json.dumps({"sandbox": kind, "means": WORDS[kind], "reason": reason, "contained": is_contained()}))
     return 0

@@ -34,8 +34,17 @@ _GROUPS = {
     ),
     "how long this worker stays": ("until", "idle_timeout_s", "death_timeout_s", "transient"),
     "the owner of this computer": (
-        *("policy", "dedicated", "idle_s", "grace_s", "leave_cores", "leave_memory_bytes", "heed_load", "on_battery"),
-        *("on_metered", "most_megabytes_a_day", "hours", "not_while", "owner_page", "owner_port"),
+        *(
+            "policy",
+            "dedicated",
+            "idle_s",
+            "grace_s",
+            "reserve_cores",
+            "reserve_memory_bytes",
+            "yield_to_load",
+            "on_battery",
+        ),
+        *("on_metered", "max_mb_per_day", "hours", "pause_while_running", "owner_page", "owner_port"),
     ),
     "what tasks may do": (
         *(
@@ -59,7 +68,9 @@ _METAVARS = {
     "shows": "FOLDERS",
 }
 _METAVARS |= {
-    "not_while": "PROGRAM",
+    "pause_while_running": "PROGRAM",
+    "max_temperature_c": "DEGREES",
+    "max_mb_per_day": "MB",
     "policy": "WHEN",
     "until": "TIME",
     "sandbox": "KIND",

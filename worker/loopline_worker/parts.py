@@ -96,7 +96,7 @@ def assemble(
     name: str, settings: WorkerSettings, data_directory: DataDirectory,
     http_client: HttpClient, task_group: TaskGroup, post: Post,
 ) -> Parts:  # fmt: skip
-    """Put an agent's parts together; ``post`` is told what happens. Raises LooplineError if one cannot be had."""
+    """Put an agent's parts together; events go to ``post``. Raises LooplineError if a part cannot be made."""
     computer = Computer.here()
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
@@ -168,7 +168,7 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
     """Return the network allowance; a dedicated computer has no owner to set one."""
     if settings.dedicated:
         return NetworkAllowance(data_directory.traffic, on_metered=True)
-    return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
+    return NetworkAllowance(data_directory.traffic, settings.max_mb_per_day, on_metered=settings.on_metered)
 
 
 def _facts(

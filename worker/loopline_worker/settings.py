@@ -156,24 +156,24 @@ class WorkerSettings(Settings):
     grace_s: Annotated[float, Field(ge=0, le=86400, description="seconds after which frozen tasks are preempted")] = (
         600.0
     )
-    leave_cores: Annotated[float, Field(ge=0, le=65536, description="cores left to an owner who is present")] = 1.0
-    leave_memory_bytes: Annotated[
+    reserve_cores: Annotated[float, Field(ge=0, le=65536, description="cores left to an owner who is present")] = 1.0
+    reserve_memory_bytes: Annotated[
         int | None, Field(ge=0, description="memory left to the owner; default: an eighth, up to 2 GiB")
     ] = None
-    most_cores_percent: Annotated[
-        float, Field(gt=0, le=100, description="of the cores, that tasks use at most, to keep the fan quiet")
+    max_cores_percent: Annotated[
+        float, Field(gt=0, le=100, description="share of the cores that tasks may use, to keep the fan quiet")
     ] = 100.0
-    most_celsius: Annotated[
-        float | None, Field(ge=20, le=120, description="temperature above which no tasks run; default: any")
+    max_temperature_c: Annotated[
+        float | None, Field(ge=20, le=120, description="temperature in °C above which no tasks run; default: any")
     ] = None
-    heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
+    yield_to_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
     on_metered: Annotated[bool, Field(description="files of tasks go over metered connections too")] = False
-    most_megabytes_a_day: Annotated[
-        float | None, Field(ge=0, description="files of tasks that go over the network in a day; default: any")
+    max_mb_per_day: Annotated[
+        float | None, Field(ge=0, description="MB of task files over the network in a day; default: any")
     ] = None
     hours: Annotated[Hours, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
-    not_while: Annotated[
+    pause_while_running: Annotated[
         tuple[str, ...],
         BeforeValidator(_split),
         Field(max_length=50, description="programs during which no tasks run"),
@@ -186,7 +186,7 @@ class WorkerSettings(Settings):
             description="socket for reporters of desktops, if its folder is the worker's: a system service has one"
         ),
     ] = Path("/run/loopline/sessions")
-    dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
+    dedicated: Annotated[bool, Field(description="this computer has no other user: tasks need not yield")] = False
     data_dir: Annotated[
         Path,
         AfterValidator(Path.absolute),  # tasks run in folders of their own, where a relative path names nothing
@@ -261,15 +261,15 @@ class WorkerSettings(Settings):
         float | None,
         BeforeValidator(end_of_stay),
         Field(
-            description="when it has to end: in so long (55m), or a time (2027-01-31T08:00:00Z); default: never, or"
+            description="when it must end: a duration (55m) or a time (2027-01-31T08:00:00Z); default: never, or"
             " as the Slurm allocation around it"
         ),
     ] = Field(default_factory=end_of_allocation)
     idle_timeout_s: Annotated[
-        float | None, Field(ge=1, description="ends after so long without a task; default: never")
+        float | None, Field(ge=1, description="seconds without a task after which it ends; default: never")
     ] = None
     death_timeout_s: Annotated[
-        float | None, Field(ge=1, description="ends after so long without its master; default: never")
+        float | None, Field(ge=1, description="seconds without its master after which it ends; default: never")
     ] = None
     transient: Annotated[
         bool, Field(description="it comes once under this name: its master forgets it as soon as it is gone")

@@ -44,7 +44,7 @@ LOOK_AGAIN_S = 0.02
 LOOK_EVERY_S = 0.1
 """The same while tasks run: the largest part of the time from an input until they are frozen."""
 LOOK_WHILE_FROZEN_S = 0.5
-"""The same while all tasks are frozen: nobody waits for them to be thawed at once."""
+"""The same while all tasks are frozen, when a quick thaw does not matter."""
 CONTENTION_EVERY_S = 0.04
 """Pause between looks at contention while tasks run: they may disturb for so long where no weight helps."""
 

@@ -109,7 +109,7 @@ async def leave(*, here_only: Annotated[bool, Parameter(negative=())] = False, c
     """
     member = Membership.read() or Membership.read(pending_file())
     if member is None:
-        raise LooplineError("not_joined", "this computer has not joined any master", "nothing is left to be undone")
+        raise LooplineError("not_joined", "this computer has not joined any master", "there is nothing to remove")
     had_service = services.is_installed()
     if had_service:
         services.uninstall()

@@ -64,7 +64,7 @@ async def logout(*, common: Common = PLAIN) -> None:
     """Forget what `loopline login` keeps. The token stays valid: `loopline token revoke` ends it."""
     known = Login.read()
     if known is None:
-        raise LooplineError("not_logged_in", "nobody has logged in here", "nothing is left to be undone")
+        raise LooplineError("not_logged_in", "no login is stored here", "there is nothing to remove")
     login_file().unlink(missing_ok=True)
     common.show({"master": known.master}, lambda: Text(f"{known.master} and its token are forgotten here"))
 

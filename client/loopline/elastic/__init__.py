@@ -1,1 +1,1 @@
-"""Workers that come and go with the work: what could start now, and allocations of an engine for it."""
+"""Workers that come and go with demand: tasks that could start now, and allocations of an engine for them."""

@@ -1,6 +1,6 @@
-"""The allocator: looks at demand and engine again and again, and carries out the plan.
+"""The allocator: checks demand and engine at intervals, and carries out the plan.
 
-Commit, then speak: an allocation is on disk before it is submitted, so that whoever comes after a crash finds it.
+Commit, then speak: an allocation is on disk before it is submitted, so that a restart after a crash finds it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Allocator:
         self._say(f"{self._standing()}: {decided.why}")
 
     async def decide(self) -> AllocationPlan:
-        """Return what is to be done by what could start now."""
+        """Return the plan for the present demand."""
         demand = await self._client.demand()
         return plan(demand, list(self._records.allocations.values()), self._limits, time.time())
 

@@ -1,4 +1,4 @@
-"""``loopline demand``: what could start now if there were slots for it."""
+"""``loopline demand``: tasks that could start now if there were slots for them."""
 
 from __future__ import annotations
 

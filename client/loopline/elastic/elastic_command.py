@@ -33,11 +33,11 @@ def elastic(
     workers: WorkerTerms = _WORKER,
     common: Common = PLAIN,
 ) -> int:
-    """Ask an engine for workers while tasks could start, and let them go when there is nothing to do.
+    """Request workers from an engine while tasks could start, and release them when there is nothing to do.
 
-    Each allocation is one worker, which bears its name. It ends when it is idle, before its time is over, or when its
-    master is away for long; it is called back if it has not started and is no longer needed. Stop this program at any
-    time: what runs goes on and ends by itself, and the next start goes on with it, also after a crash.
+    Each allocation is one worker, with the same name. It ends when it is idle, before its time is over, or when its
+    master is away for long; it is cancelled if it has not started and is no longer needed. You can stop this program
+    at any time: running workers continue and end by themselves, and the next start resumes, also after a crash.
 
         loopline elastic slurm --max 20 --slots 4 --time-limit 1h --queue short
         loopline elastic command --max 3 -- ssh pc7 {worker}
@@ -46,15 +46,16 @@ def elastic(
     ----------
     engine
         slurm, pbs or lsf, by PSI/J (`pip install 'loopline[elastic]'`); command: a process of this computer for each
-        worker, which ends when that does.
+        worker; the worker counts as gone when the process ends.
     command
-        Of the engine `command`: how to start a worker. Its command line comes behind, or quoted in place of {worker}.
+        For the engine `command`: how to start a worker. The worker's command line is appended, or quoted in place of
+        {worker}.
     every
-        How often to look (default: 5s).
+        Interval between checks (default: 5s).
     state
-        Folder for what was asked for; the nodes must see it (default: one of the platform).
+        Folder for submissions, which the nodes must see (default: one of the platform).
     dry_run
-        Only say what would be asked for now, and with which command line.
+        Only show the requests that would be made now, with the worker's command line.
     """
     if min(terms.most, terms.backlog, terms.slots, terms.pause_after) < 1:
         raise usage("--max, --backlog, --slots and --pause-after must be 1 or more")
@@ -62,7 +63,7 @@ def elastic(
         raise usage(f"{engine} needs no command", "loopline elastic command -- COMMAND starts workers by a command")
     folder = (state or platformdirs.user_state_path("loopline", appauthor=False) / "elastic" / engine).absolute()
     work = _work(engine, command, folder, terms, workers, common, None if dry_run else every)
-    return run_until_stopped(work, lambda: stderr().print("\nwhat runs goes on, and ends when it is idle"))
+    return run_until_stopped(work, lambda: stderr().print("\nrunning workers continue, and end when they are idle"))
 
 
 async def _work(

@@ -11,7 +11,7 @@ from loopline.elastic.plan import Allocation, Stage
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Wish for each allocation, as the engine is told."""
+    """The engine's parameters of an allocation."""
 
     slots: int
     time_limit_s: float
@@ -22,7 +22,7 @@ class Wish:
 
 
 class Engine(Protocol):
-    """An engine. Each method blocks, and raises LooplineError with what the engine said."""
+    """An engine. Each method blocks, and raises LooplineError with the engine's message."""
 
     def submit(self, name: str, command: Sequence[str], wish: Wish) -> str:
         """Have the command run, and return the engine's id of that."""

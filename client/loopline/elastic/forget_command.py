@@ -9,11 +9,11 @@ from loopline.cli.errors import usage
 
 
 async def forget(*worker: str, common: Common = PLAIN) -> None:
-    """Forget workers that stay away: they leave the list, and what they had is run again.
+    """Forget workers that are away: they leave the list, and their tasks run again.
 
-    A worker that is connected is refused: stop it first. Its token ends, so its computer has to join anew.
-    Workers that are away for long are forgotten by themselves (`forget_workers_days` of the master), and those that
-    were started with `--transient` as soon as they are gone.
+    A connected worker is refused: stop it first. Its token is revoked, so its computer has to join again. Workers
+    that are away for long are forgotten automatically (`forget_workers_days` of the master), and workers started with
+    `--transient` as soon as they are gone.
 
     Parameters
     ----------

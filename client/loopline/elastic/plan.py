@@ -14,7 +14,7 @@ from enum import StrEnum
 from loopline_shared.rest.bodies import DemandLine, DemandView
 
 _WORTH_S = 10.0
-"""Tasks that wait at busy workers count where one is expected to take so long."""
+"""Tasks that wait at busy workers count if one is expected to take this long."""
 
 
 class Stage(StrEnum):
@@ -48,7 +48,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that the operator has set, and what the worker of each allocation offers."""
+    """Limits set by the operator, and the offer of each allocation's worker."""
 
     most: int = 10  # allocations that are queued or run
     backlog: int = 4  # of them, that are queued
@@ -70,7 +70,7 @@ class AllocationPlan:
 
 
 def plan(demand: DemandView, allocations: Sequence[Allocation], limits: Limits, now: float) -> AllocationPlan:
-    """Return the allocations to ask for or to call back, so that what could start now has slots."""
+    """Return the allocations to request or to cancel, so that tasks that could start now have slots."""
     there = [one for one in allocations if not one.is_over]
     queued = [one for one in there if one.stage is not Stage.RUNNING or not one.has_joined]
     wanted = math.ceil(slots_wanted(demand, limits) / limits.slots)

@@ -42,7 +42,7 @@ class PsijEngine:
             return allocation.stage
         if status.state.final:
             return Stage.OVER
-        if status.state is states.NEW:  # of an earlier run; it was not looked at since
+        if status.state is states.NEW:  # of an earlier run, not checked since then
             return allocation.stage if allocation.stage is Stage.RUNNING else Stage.QUEUED
         return Stage.RUNNING if status.state is states.ACTIVE else Stage.QUEUED
 

@@ -1,4 +1,4 @@
-"""Terms of ``loopline elastic``: how many allocations, what each is asked for, and how its worker is started."""
+"""Terms of ``loopline elastic``: number and parameters of allocations, and the start of their workers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _KEPT_IN = 'trap : TERM; "$@"; code=$?; rm -rf "$0"; exit $code'
 @Parameter(name="*", group=Group("Allocations", sort_key=6))
 @dataclass(frozen=True, kw_only=True)
 class AllocationTerms:
-    """Number of allocations, and what each is asked for.
+    """Number and parameters of allocations.
 
     Parameters
     ----------
     most
         Allocations at a time, queued ones included (default: 10).
     backlog
-        Of them, queued at a time (default: 4).
+        Queued allocations at a time (default: 4).
     slots
         Slots of each worker, and cores of each allocation (default: 1).
     time_limit
@@ -43,11 +43,11 @@ class AllocationTerms:
     account
         The account to charge.
     option
-        More for the engine, in its own words: KEY=VALUE.
+        Further options for the engine, in its own terms: KEY=VALUE.
     pause_after
-        Ask for nothing more after so many workers in a row that never joined (default: 3) ...
+        Number of workers in a row that never joined, after which requests pause (default: 3).
     pause
-        ... for so long (default: 5m).
+        Length of that pause (default: 5m).
     """
 
     most: Annotated[int, Parameter(name="--max")] = 10
@@ -95,17 +95,17 @@ class WorkerTerms:
     Parameters
     ----------
     idle
-        A worker ends after so long without a task (default: 1m).
+        Time without a task after which a worker ends (default: 1m).
     death
-        A worker ends after so long without its master (default: 5m).
+        Time without its master after which a worker ends (default: 5m).
     label
         A label of each worker; jobs may require it.
     worker
         Command of a worker on the nodes (default: this computer's `loopline worker`).
     token_file
-        File with the join token, which the nodes must see (default: where a worker looks by itself).
+        File with the join token, which the nodes must see (default: a worker's own default).
     scratch
-        Folder of the nodes in which each worker has one, which goes with it (default: /tmp).
+        Folder on the nodes for the workers' own folders, which are removed at the end (default: /tmp).
     """
 
     idle: Annotated[float, DURATION] = 60.0

@@ -1,9 +1,9 @@
-"""The process that keeps the daemons of a local grid while the program lives that wanted them. Standard library only.
+"""The process that keeps the daemons of a local grid while their program lives. Standard library only.
 
 It reads orders from stdin, a line of JSON for each daemon to start, and writes a line when one has started or ended.
-When stdin closes, because the program stopped the grid or was killed, it ends the daemons, the latest first, removes
-the grid's folder if that is to go, and ends. On Linux, the kernel sends daemons SIGTERM if it is killed. A command of
-the user's that the program runs on the grid is ended likewise, with all that it started (Linux).
+When stdin closes, because the program stopped the grid or was killed, it ends the daemons, latest first, removes the
+grid's folder if requested, and ends. On Linux, the kernel sends daemons SIGTERM if it is killed. A user's command
+that the program runs on the grid is ended likewise, with all its descendants (Linux).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(folder: Path, removes_folder: bool) -> None:
-    """Start daemons as ordered until stdin closes; then end all that is left of the grid."""
+    """Start daemons as ordered until stdin closes; then end the rest of the grid."""
     _on_signal(lambda *_: sys.exit())
     (folder / PID_FILE).write_text(f"{os.getpid()}\n", "utf-8")
     daemons: list[subprocess.Popen[bytes]] = []
@@ -62,7 +62,7 @@ class Command:
             self._file = os.pidfd_open(pid)
 
     def end(self) -> None:
-        """End it with all that it started, unless it has ended; kill what does not end in time."""
+        """End it with its descendants, unless it has ended; kill processes that do not end in time."""
         if self._file < 0 or self._has_ended(0):
             return
         processes = [*descendants(self._pid), self._pid]
@@ -78,7 +78,7 @@ class Command:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield all that a process has started, and that is still below it, the deepest first (Linux)."""
+    """Yield the living descendants of a process, deepest first (Linux)."""
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (thread / "children").read_text().split()):

@@ -58,7 +58,7 @@ class LocalGrid:
         return self.folder / "master" / "tokens" / "admin"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a program that is to use this grid, with nothing that is for another one."""
+        """Return the environment of a program that will use this grid, without settings for another one."""
         kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
         return {**kept, "LOOPLINE_MASTER": self.url, "LOOPLINE_TOKEN_FILE": str(self.admin_token)}
 
@@ -77,7 +77,7 @@ class LocalGrid:
         serving = ("--host", "127.0.0.1", "--port", str(self.port.number), "--order", self.order)
         await self._run("master", program("loopline_master", "master", *serving))
         joining = ("--master", self.url, *_KNOCKING)
-        for name in workers:  # who starts them wants the tasks run, though at this computer
+        for name in workers:  # run tasks although the user is at this computer
             command = program("loopline_worker", "worker", *joining, "--dedicated", *own, "--name", name)
             await self._run(name, command)
         await self._until(self._answers)
@@ -151,7 +151,7 @@ class LocalGrid:
         )  # fmt: skip
 
     async def _read(self, process: Process) -> None:
-        """Take in what the caretaker reports, until a daemon or the caretaker itself has ended."""
+        """Read the caretaker's reports until a daemon or the caretaker itself has ended."""
         assert process.stdout
         while line := await process.stdout.readline():
             match json.loads(line):

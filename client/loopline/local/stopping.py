@@ -1,4 +1,4 @@
-"""Commands that start other programs end on a signal, and what they started ends with them."""
+"""Commands that start other programs end on a signal, together with these programs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def run_command(
 
 
 def _terminate(pid: int) -> None:
-    """End a command and, on Linux, all that it started: Ctrl-C has reached them too, another signal has not."""
+    """End a command and, on Linux, its descendants: unlike Ctrl-C, other signals have not reached them."""
     for process in (*descendants(pid), pid):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)

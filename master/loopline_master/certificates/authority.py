@@ -37,7 +37,7 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         key_file, file = folder / "ca.key", folder / "ca.pem"
         if not key_file.exists() and file.exists():
-            hint = "restore it from a backup; without it, every computer has to join anew (move ca.pem away for that)"
+            hint = "restore it from a backup; without it (move ca.pem away), every computer has to join again"
             raise LooplineError("certificates", f"the key of the CA is missing: {key_file}", hint)
         if not read_private(key_file):
             key = ec.generate_private_key(ec.SECP256R1())
@@ -49,7 +49,7 @@ class Authority:
             assert isinstance(loaded, ec.EllipticCurvePrivateKey)
             self._key = loaded
         except (ValueError, AssertionError, UnsupportedAlgorithm) as error:
-            hint = "restore the folder from a backup; without it, every computer has to join anew"
+            hint = "restore the folder from a backup; without it, every computer has to join again"
             raise LooplineError("certificates", f"cannot read the CA in {folder}: {error}", hint) from None
         self.certificate = _text(self._certificate)
 

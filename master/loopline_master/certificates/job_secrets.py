@@ -36,7 +36,7 @@ class JobSecrets:
         for name, value in (*spec.environment.items(), *spec.secrets.items()):
             if value == HIDDEN or value.startswith(SEALED):
                 message = f"the value of the variable {name} was hidden, and is not known"
-                raise LooplineError("hidden_value", message, "give it anew: --env or --secret", status=422)
+                raise LooplineError("hidden_value", message, "give it again: --env or --secret", status=422)
         if not spec.secrets:
             return spec
         sealed = {name: self._seal(name, value) for name, value in spec.secrets.items()}

@@ -128,8 +128,7 @@ class Blobs:
     ) -> bool:
         """Store uploaded content; it is on disk on return. Returns False if it was here already.
 
-        An interrupted upload can be resumed by a ``span``, unless another client is uploading the same file
-        meanwhile.
+        An interrupted upload can be resumed by a ``span``, unless another client is uploading the same file now.
         """
         self._check(span.total or announced_bytes)
         if await asyncio.to_thread(self.retain, sha256) is not None:

@@ -1,10 +1,10 @@
 """A bucket of an object storage that speaks S3: Amazon's, or MinIO's, Ceph's and others' (docs/object-storage.md).
 
-By botocore, the library under boto3 and aiobotocore: of the clients that are kept well it is the one that signs
-headers along with an address, so that a worker can put this very content there and no other. Its calls block, and
-each is tried again with growing pauses, about 15 s in all.
+By botocore, the library under boto3 and aiobotocore: of the well-maintained clients, it is the one that signs headers
+along with an address, so that a worker can upload exactly this content. Its calls block, and each is retried with
+growing pauses, for about 15 s in all.
 
-Credentials, region and endpoint come from where AWS's own programs have them: the environment, ``~/.aws``, or the
+Credentials, region and endpoint come from the places that AWS's own programs use: the environment, ``~/.aws``, or the
 computer's role.
 """
 
@@ -27,7 +27,7 @@ AWAY = "bucket_away"
 TRIES = 6
 _CONNECT_WITHIN_S, _SILENCE_S = 5, 30
 URL_HOLDS_S = 900
-"""So long after it was signed a transfer past the master may begin."""
+"""Time after signing within which a direct transfer may begin."""
 _PIECE_BYTES = 2**20
 _THREADS = 32
 _EXISTS = ("PreconditionFailed", "412")
@@ -44,9 +44,9 @@ class StoredObject:
 
 
 class Bucket:
-    """A bucket, or what in it begins with a prefix. Errors are LooplineErrors with status 503.
+    """A bucket, or its objects with a prefix. Errors are LooplineErrors with status 503.
 
-    Their code is AWAY if nobody need mend anything: the service does not answer, or says that it cannot now.
+    Their code is AWAY if the fault passes by itself: the service does not answer, or is temporarily unable to.
     """
 
     def __init__(self, url: str) -> None:
@@ -120,7 +120,7 @@ class Bucket:
         return any(self.list())
 
     def url_to_get(self, key: str) -> str:
-        """Return an address from which the object can be fetched for a while."""
+        """Return an address that serves the object for a while."""
         return self._signed("get_object", Key=self._prefix + key)
 
     def url_to_put(self, key: str, sha256: str, size_bytes: int) -> DirectUpload:
@@ -178,7 +178,7 @@ class Bucket:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Turn the library's errors into those that users understand."""
+        """Turn the library's errors into errors that users understand."""
         from botocore import exceptions as of
 
         try:

@@ -1,7 +1,7 @@
-"""Files in a bucket. What the master reads itself, such as row files, is fetched and stays at hand for a while.
+"""Files in a bucket. Files that the master reads itself, such as row files, are fetched and kept on disk for a while.
 
-When a file was last retained is when its object was last written: an object that is retained anew is copied onto
-itself, unless it is young. Another master, such as a standby elsewhere, thus sees the same.
+The time of an object's last write is the time when its file was last retained: retaining an object again copies it
+onto itself, unless it is young. Another master, such as a standby elsewhere, thus sees the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.rest.direct import DirectUpload
 
 AT_HAND_S = 3600.0
-"""So long a file that the master has read stays on its disk."""
+"""Time that a file read by the master stays on its disk."""
 LONGEST_YOUNG_S = 3600.0
 _TRIES = 4
 _MOST_KNOWN = 100_000
@@ -34,7 +34,7 @@ class BucketStore:
     is_near = False
 
     def __init__(self, bucket: Bucket, at_hand: FolderStore, *, grace_s: float, reserve_bytes: int) -> None:
-        """``grace_s``: the age at which files without a name are removed. ``reserve_bytes``: left free here."""
+        """``grace_s``: age of unnamed files that are removed. ``reserve_bytes``: left free on the master's disk."""
         self.folder = at_hand.folder
         self._bucket, self._at_hand = bucket, at_hand
         self._young_s, self._reserve_bytes = min(LONGEST_YOUNG_S, grace_s / 4), reserve_bytes

@@ -22,7 +22,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.rest.direct import DirectUpload
 
 INCOMING = "incoming"
-"""Folder of files that are not whole yet, beside those that are."""
+"""Folder of incomplete files, beside the complete ones."""
 _SEAL = "user.loopline.seal"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -76,7 +76,7 @@ class Retention:
     async def prune(self, older_than_s: float | None, *, delete: bool, by_hand: bool = False) -> PruneReport:
         """Report which files can be removed, and remove them if ``delete``.
 
-        ``older_than_s``: also release the files of jobs that ended so long ago; None: of no job.
+        ``older_than_s``: also release the files of jobs that ended at least that long ago; None: of no job.
         """
         async with self._lock:
             now = time.time()
@@ -116,9 +116,9 @@ class Retention:
         return self._store.files.named(without, left_since(self._settings, time.time()))
 
     def _mark_rows(self, marks: _Marks, row_file: str) -> None:
-        """Mark the files that the lines of a row file name, in small parts so that other work goes on.
+        """Mark the files named by the lines of a row file, in small parts so that other work continues.
 
-        Only files that are here are marked: a file that comes later is young, and stays for that.
+        Only existing files are marked: a file that comes later is young, and is kept for that reason.
         """
         path = self._blobs.find(row_file)
         if path is None:

@@ -32,7 +32,7 @@ CHECKED_AT_ONCE = 2
 INDEXES_KEPT = 32
 BLOCK_BYTES = 16 * 1024
 LONGER_WRITTEN_OUT = 50 * 24
-"""Characters by which the numbers of a row may grow when they are written out: 1e300 becomes 1e+300."""
+"""Most characters that the numbers of a row may grow when they are written: 1e300 becomes 1e+300."""
 
 Row = Mapping[str, Scalar]
 
@@ -118,7 +118,7 @@ class LineIndex:
 
     def lines(self, file: IO[bytes], numbers: Sequence[int]) -> Iterator[bytes]:
         """Generate the lines of these numbers, which count from 0 and ascend."""
-        at = None  # the line at which the file stands
+        at = None  # the file's current line
         for number in numbers:
             mark = bisect_right(self._lines, number) - 1
             if at is None or self._lines[mark] > at:
@@ -173,7 +173,7 @@ def _survey(path: Path, spec: JobSpec, max_rows: int, stop: threading.Event) -> 
 
 
 def _harmless_bytes(spec: JobSpec) -> int:
-    """Return the length up to which no line can make a task too long, even if all of it were put in everywhere."""
+    """Return a length of lines that cannot make a task too long, even if a line is inserted at every place."""
     times = 1 + sum(len(PLACEHOLDER.findall(argument)) for argument in spec.command or ())
     return (MAX_RUN_CHARACTERS - run_length(spec, {})) // times - LONGER_WRITTEN_OUT
 

@@ -16,14 +16,14 @@ class UserFiles:
     """Counts the files that users upload, each for the first who brought it, until retention removes it."""
 
     def __init__(self, store: Store, most_bytes: int) -> None:
-        """``most_bytes``: what one user may have."""
+        """``most_bytes``: the limit of one user."""
         self._uploads, self._most_bytes = store.uploads, most_bytes
         self._used: Counter[str] | None = None  # by user; None: not read yet
         self._coming = Counter[str]()  # bytes of uploads under way, as far as they are here
-        self._expected: dict[str, tuple[str, int, float]] = {}  # by file: who sends it past us, its size, until when
+        self._expected: dict[str, tuple[str, int, float]] = {}  # direct uploads by file: user, size, expiry
 
     async def check(self, user: str, more_bytes: int) -> None:
-        """Raises LooplineError if the user would have too much with so many bytes more."""
+        """Raises LooplineError if ``more_bytes`` would exceed the user's limit."""
         has = (await self._counts())[user] + self._coming[user] + self._bytes_expected(user)
         if has + more_bytes > self._most_bytes:
             message = (
@@ -48,7 +48,7 @@ class UserFiles:
                 yield piece
         finally:
             self._coming[user] -= came
-            self._coming += Counter()  # without those who have none
+            self._coming += Counter()  # drops users without uploads
 
     def expect(self, user: str, sha256: str, size_bytes: int) -> None:
         """Note that the user sends a file past the master; it counts from now on."""

@@ -1,8 +1,7 @@
-"""Check of files on the way out: a disk may have spoilt what was whole when it came.
+"""Check of files before they are sent, because a disk may damage them.
 
-A file is read and held against its checksum before it is sent, unless that was done lately: what has just been read
-comes from memory anyhow. One that is damaged is set aside, as ``loopline fsck --set-aside`` does, so that the same
-content can come again, and is from then on not here.
+A file is read and compared with its checksum before it is sent, unless that was done recently. A damaged one is set
+aside, as by ``loopline fsck --set-aside``, and no longer exists, so that the same content can be uploaded again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from loopline_shared.checksums import ContentCheck
 from loopline_shared.errors import LooplineError
 
 DAMAGED = "damaged"
-"""Folder beside the files, for those that are set aside."""
+"""Folder of files that were set aside, beside the files."""
 CHECKED_FOR_S = 3600.0
 MOST_KNOWN = 100_000
 CHECKED_BEFORE_BYTES = 2**30
@@ -65,7 +64,7 @@ class WholeFiles:
             del self._checked[next(iter(self._checked))]
 
     def _check(self, sha256: str, path: Path) -> asyncio.Task[bool]:
-        """Begin to check a file, or join those who wait for that."""
+        """Begin to check a file, or join a running check."""
         task = self._under_way.get(sha256)
         if task is None:
             task = self._under_way[sha256] = asyncio.create_task(self._look(sha256, path))

@@ -77,7 +77,7 @@ class Metrics:
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
         self.latest = LatestSteps(self._registry)
         self._user_step_s = self._totals(
-            "user_step_seconds", "Time of steps, by whose jobs they were about; empty: nobody's", "user"
+            "user_step_seconds", "Time of steps, by the user of their jobs; empty: none", "user"
         )
         self._database = self._gauge("database_bytes", "Size of the database")
         self._files = self._gauge("files_bytes", "Size of the folder of files, measured every quarter of an hour")

@@ -34,9 +34,9 @@ from loopline_shared.rest.bodies import FileFlow
 log = logging.getLogger(__name__)
 
 _UNREACHABLE_FOR_S = 600.0
-"""So long a worker that could not be reached dials the other one, which is asked to try again then."""
+"""Time that an unreachable worker dials the other one, which then tries again."""
 _COUNTED_AGAIN_S = 10.0
-"""A fault is told until it is answered, and counted once."""
+"""A fault is reported until it is acknowledged, but counted only once in this time."""
 _EXPIRY_STEP_S = 300.0
 """Grants expire at multiples of this, so that both ends of a dial are given the same one in two frames."""
 

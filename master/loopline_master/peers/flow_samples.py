@@ -19,8 +19,8 @@ from loopline_shared.rest.bodies.network import FileFlow
 log = logging.getLogger(__name__)
 
 _SETTLED_S, _SURELY_SETTLED_S = 0.5, 3.0
-"""Rates count once the same flows have run for so long and most of them show something, or for longer: they are means
-over the last half second or more."""
+"""Rates count once the same flows have run for the first time and most show a rate, or for the second time. They are
+means over the last half second or more."""
 _MOST = 0.45
 _KEPT_FOR_S = 7 * 86400.0
 _MOST_KEPT, _MOST_OF_ONE_SET = 120, 3
@@ -104,7 +104,7 @@ def _read(file: Path) -> list[FlowSample]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s cannot be read, and the network is measured anew: %s", file, error)
+        log.warning("%s cannot be read, and the network is measured again: %s", file, error)
         return []
 
 

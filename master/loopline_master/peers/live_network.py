@@ -24,7 +24,7 @@ from loopline_shared.rest.bodies.network import MeasurementView, NetworkNodeView
 
 _LOOK_EVERY_S = 0.5
 _REST = 4.0
-"""Times as long as learning took: for so long nothing is learnt, since its thread is in the loop's way."""
+"""Pause after learning, as a multiple of its duration, since its thread delays the event loop."""
 
 
 class LiveNetwork:

@@ -16,7 +16,7 @@ from loopline_shared.rest.bodies.network import FileFlow
 
 _BELIEVED_S = 30.0
 _RECOVERED = 1.35
-"""Share of the rate at which a link was slow that shows it to be no longer so."""
+"""A rate this many times its slow rate shows that a link has recovered."""
 _ROOM = 1.5
 """Share of that rate that a plan may use."""
 

@@ -20,7 +20,7 @@ from loopline_master.store.restart import snapshot
 from loopline_master.store.tables import event_log, upgrades
 
 CHECKPOINTS = 8
-"""At most so many are noted in the time for which the log is kept, for snapshots may be large."""
+"""Most checkpoints during the time that the log is kept, because snapshots may be large."""
 
 _BYTES = {
     "sqlite": text("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"),

@@ -56,11 +56,11 @@ _CAUSES = (  # (text of the database's error, its meaning, the remedy)
     ("unable to open", "the file cannot be opened", "check that its folder exists and may be written"),
     ("No such file", "the file cannot be opened", "check that its folder exists and may be written"),
 )
-_AWAY = ("its server is away", "the master goes on by itself once it is back")
+_AWAY = ("its server is away", "the master continues by itself once it is back")
 _WRITE = "BEGIN IMMEDIATE"
 _LOCKED = (
     "another program has locked the file",
-    "end what that program does there (`fuser FILE` names it); the master goes on by itself then",
+    "end what that program does there (`fuser FILE` names it); the master continues by itself then",
 )
 _LOCKED_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LOCKED_FOR_S, _LOCKED_PAUSE_S = 5.0, 0.01
@@ -69,7 +69,7 @@ _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 READERS = 4
 SUPERSEDED = "superseded"
-"""Code of the error that ends a master in whose place another one works."""
+"""Code of the error that ends a master after another one has taken over."""
 _CONFIRM_WITHIN_S = 5.0
 _MOST_FREED = 10_000  # pages at once: some 20 us each
 
@@ -145,7 +145,7 @@ def is_locked(error: BaseException) -> bool:
 
 
 def _superseded() -> StoreBroken:
-    return _passing(SUPERSEDED, "another master has taken over", "this one goes on as a standby")
+    return _passing(SUPERSEDED, "another master has taken over", "this one continues as a standby")
 
 
 def _passing(code: str, message: str, hint: str) -> StoreBroken:
@@ -323,7 +323,7 @@ class _WritingConnection:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # told to whoever waits, if anybody does
+            task.exception()  # marks it as retrieved; a waiting caller gets it too
 
 
 def _unfit(message: str) -> LooplineError:

@@ -35,7 +35,7 @@ else:
 
 
 SILENT_FOR_S = 8.0
-"""A master is heard with every statement of the connection that writes: one every few seconds (Store.watch)."""
+"""A master shows that it is alive with every statement of its writing connection, every few seconds (Store.watch)."""
 _TRIES, _LET_GO_S = 3, 0.2
 _NOW = func.extract("epoch", func.clock_timestamp())
 _END_SILENT = """
@@ -46,7 +46,7 @@ AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_dat
 AND (state <> 'active' OR wait_event_type = 'Client')
 AND state_change < clock_timestamp() - make_interval(secs => :silent)
 """
-"""One whose statement is under way is heard, unless the server waits for its rest: the driver sends it in parts."""
+"""A running statement shows this too, unless the server waits for its rest: the driver sends it in parts."""
 _SERVER = """
 SELECT system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) FROM pg_control_system()
 """
@@ -109,7 +109,7 @@ def _end_silent(connection: Connection) -> bool:
     values = {"high": _ADVISORY_KEY >> 32, "low": _ADVISORY_KEY & 0xFFFFFFFF, "silent": SILENT_FOR_S}
     ended = connection.execute(text(_END_SILENT), values).fetchall()
     for silent_s, _ in ended:
-        log.warning("the master that wrote was not heard of for %.0f s: taking over", silent_s)
+        log.warning("the writing master was silent for %.0f s: taking over", silent_s)
     return bool(ended)
 
 

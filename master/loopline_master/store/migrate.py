@@ -77,7 +77,7 @@ def config_for(connection: Connection) -> Config:
 
 def database_lost(what: str) -> LooplineError:
     """Return the error that says so of a master's database."""
-    hint = "restore a backup (`loopline restore`); to begin anew, name another --data-dir, or move the folder away"
+    hint = "restore a backup (`loopline restore`); to begin empty, name another --data-dir, or move the folder away"
     return LooplineError("database_lost", f"a master has worked in this folder, but its database {what}", hint)
 
 

@@ -25,9 +25,9 @@ DRIVER = "postgresql+asyncpg"
 CONNECT_WITHIN_S = 10.0
 STATEMENT_WITHIN_S = 60.0
 _SAID_WITHIN_S = 65.0
-"""The server ends a statement itself; one that says nothing for so long is given up."""
+"""The server ends long statements itself; a server that is silent for this long is given up."""
 _ACKNOWLEDGED_WITHIN_S = 8.0
-"""A connection whose other end does not acknowledge for so long, as behind a cut cable, is given up."""
+"""A connection without acknowledgements for this long, as behind a cut cable, is given up."""
 _CLOSE_WITHIN_S = 5.0
 _SESSION = """
 SET statement_timeout = {limit_ms}; SET idle_in_transaction_session_timeout = {limit_ms};
@@ -128,7 +128,7 @@ async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 
 def is_passing(error: BaseException) -> bool:
-    """True if the failure passes by itself: a person need not mend anything."""
+    """True if the failure passes by itself, without a person's help."""
     for one in _causes(error):
         state = getattr(one, "sqlstate", None)
         if state is not None and str(state).startswith(_PASSING):

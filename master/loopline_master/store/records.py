@@ -37,7 +37,7 @@ _frozen = select(_slots).where(_is_here, attempts.c.state == AttemptState.FROZEN
 _SUMMED = ("spare_cpu", "slots", "used", "in_use", "frozen")
 
 LOOKED_BACK_ON = 2000
-"""At most so many of the latest ETAs of completed jobs are compared with what came true."""
+"""Number of the latest ETAs of completed jobs that are compared with the actual ends."""
 
 NotificationKey = tuple[int, int]
 """A job, and the number of its end."""

@@ -94,7 +94,7 @@ def replay(connection: Connection) -> list[Difference]:
     for text in connection.execute(log.execution_options(**_STREAM)):
         batch = BATCH.validate_json(text.batch)
         memory.apply(scheduler.step(batch.events, batch.now))
-    gone = set(connection.scalars(select(removals.c.job).where(removals.c.reason == FORGOTTEN)))  # in part, so far
+    gone = set(connection.scalars(select(removals.c.job).where(removals.c.reason == FORGOTTEN)))  # partly
     found = (difference for table in _COMPARED for difference in memory.compare(connection, table))
     return [one for one in found if one.table not in (tasks.name, attempts.name) or one.key[0] not in gone]
 

@@ -236,7 +236,7 @@ class Store:
         return await self._writer.write(work)
 
     async def snapshot(self) -> Snapshot:
-        """Return the entities from which the scheduler continues after a restart."""
+        """Return the entities that the scheduler continues with after a restart."""
         return await self._read(restart.snapshot)
 
     async def retry_material(self, job: int, only: Collection[int] = ()) -> JobRetried | None:
@@ -375,7 +375,7 @@ def _deleting(table: Table, *columns: str) -> Statement:
 _FORGET, _DISBAND = _deleting(programs, "owner", "name", "folder"), _deleting(gangs, "job", "task", "first")
 _UNLIMIT = _deleting(limits, "name", "user")
 _GONE = _deleting(workers, "name"), _deleting(carriers, "name"), _deleting(tokens, "worker")
-"""A worker that is forgotten loses its token: it has to join anew."""
+"""A worker that is forgotten loses its token and has to join again."""
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),
     attempts.c.task == bindparam("of_task"),

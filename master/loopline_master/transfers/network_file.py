@@ -44,7 +44,7 @@ class NetworkFile:
     rules: tuple[HostRule, ...]
 
     def network(self, hosts: Iterable[str]) -> tuple[Network, list[str]]:
-        """Return the network with these hosts, and the names of those that no rule places."""
+        """Return the network with these hosts, and the names of hosts without a matching rule."""
         found, unplaced = list(self.switches), []
         for name in hosts:
             rule = next((rule for rule in self.rules if fnmatchcase(name, rule.pattern)), None)

@@ -21,9 +21,9 @@ _ROUNDING = 1e-6
 _AS_GOOD = 1 - 5e-7
 """Share of the greatest objective that rates have which are shared out better."""
 _SHARED_OUT_UP_TO = 100
-"""Pipelines: of more, each is a small part of what flows, and the second programme would take as long as the plan."""
+"""Most pipelines to share out: among more, each is a small part, and the second programme would take too long."""
 _WORTH = ((0.25, 4.0), (0.25, 2.0), (0.5, 1.0))
-"""Parts of a pipeline's fair rate, and what each is worth: the first quarter of everybody's most."""
+"""Parts of a pipeline's fair rate, and the value of each: the first quarter of each pipeline counts most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ def solve(programme: LinearProgramme) -> list[float]:
 
 
 def share(programme: LinearProgramme, best: Sequence[float]) -> Sequence[float]:
-    """Return rates as good as the best ones, which are given, among which nobody waits for others needlessly.
+    """Return rates with the same objective as ``best``, but without needless waits.
 
-    Where several rates have the greatest objective, a vertex gives all to one pipeline and nothing to the next. Of
-    all that are as good, those are taken that give those who wait the most of the rate that filling up would, while
-    the others keep half of theirs.
+    If several rates have the greatest objective, a vertex gives all to one pipeline and nothing to the next. Of the
+    equally good ones, this chooses rates that give waiting pipelines the most of their rate by filling up, while the
+    others keep half of theirs.
     """
     if len(best) > _SHARED_OUT_UP_TO:
         return best

@@ -20,7 +20,7 @@ Took = Callable[[float], None]
 
 
 class SolverThread:
-    """The thread that makes one plan after the other. ``took`` hears how many seconds each has cost."""
+    """The thread that makes one plan after the other. ``took`` is called with the duration of each in seconds."""
 
     def __init__(self, solver: Solver, took: Took = lambda seconds: None) -> None:
         self.solver = solver
@@ -30,9 +30,9 @@ class SolverThread:
         self._is_closed = False
 
     def start(self, asked: NumberedRequest) -> None:
-        """Have a plan made, and posted. A request for which none can be made is answered with an empty plan.
+        """Make a plan and post it. A request without a possible plan is answered with an empty one.
 
-        After ``close``, while the last turns of a master that stops are made, none is.
+        After ``close``, during the last turns of a stopping master, no plan is made.
         """
         if self._is_closed:
             return

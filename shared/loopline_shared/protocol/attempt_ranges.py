@@ -1,4 +1,4 @@
-"""Ranges of attempts: many attempts of one job in few numbers, as a Report names those that wait."""
+"""Ranges of attempts: many attempts of one job in few numbers, for the waiting attempts of a Report."""
 
 from __future__ import annotations
 

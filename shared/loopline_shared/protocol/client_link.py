@@ -26,7 +26,7 @@ Cursor = Annotated[str, Field(pattern=r"^(\d{1,15}\.\d{1,12}@\d{1,15})?$")]
 class Submit:
     """Client to master. ``number`` counts from 1; ``again`` is the key that the submission had on another link.
 
-    ``is_patient``: the client knows Ends with ``accepted``, and may hear only then that the job is on disk.
+    ``is_patient``: the client supports Ends with ``accepted``, which may be the submission's only acknowledgement.
     """
 
     number: Number

@@ -17,7 +17,7 @@ from loopline_shared.parallel import MAX_NODES
 
 MAX_SECRET_CHARACTERS = 100
 Host = Annotated[str, Field(max_length=255, pattern=NO_NUL)]
-"""The address at which the other members reach a worker."""
+"""The address of a worker for the other members."""
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -27,7 +27,7 @@ class GangPlace:
 
     rank: Annotated[int, Field(ge=0, lt=MAX_NODES)]
     hosts: Annotated[tuple[Host, ...], Field(min_length=1, max_length=MAX_NODES)]  # by rank
-    wait_s: Seconds  # of silence of the master, after which a member that waits stands down
+    wait_s: Seconds  # a waiting member stands down after this silence of the master
     secret: Annotated[str, Field(max_length=MAX_SECRET_CHARACTERS)] = ""
 
 
@@ -50,9 +50,9 @@ class MemberOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The master's word to one member. It is said again until a Report shows that it was heard."""
+    """The master's word to one member. It is repeated until a Report shows its effect."""
 
     attempt: AttemptId
     order: MemberOrder
-    delay_s: Seconds = 0.0  # of a start, from the moment at which the word comes
+    delay_s: Seconds = 0.0  # of a start, from the arrival of the word
     rendezvous: Host = ""  # of a start: host:port at rank 0's worker, where members may meet

@@ -12,7 +12,7 @@ Address = Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f.:/]*$")]
 
 @dataclass(frozen=True, slots=True)
 class HostLink:
-    """The network card from which a worker connects to its master."""
+    """The network card of a worker's connection to its master."""
 
     subnet: Address  # such as 10.1.2.0/24
     gateway: Address  # such as 10.1.2.1; empty if there is none

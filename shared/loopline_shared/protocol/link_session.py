@@ -5,9 +5,9 @@ A session lives as long as one connection. It opens with Hello / Welcome; afterw
 link (ProtocolError), and the next session's first Report restores the state. A Read and its answer, Wrote, are
 repeated by the reader if it still needs them.
 
-The scheduler numbers the Assigns that follow from its steps. Between them the master answers Reports that bring no
-news, of which the scheduler never hears; and an Assign that but acknowledges may go with the next one. The worker
-sees the frames in one row of numbers, the scheduler its Assigns in another. OutgoingNumbers translates.
+The scheduler numbers the Assigns that follow from its steps. Between them the master answers Reports without news,
+which the scheduler never sees, and an Assign that only acknowledges may be merged into the next one. So the worker
+and the scheduler count differently. OutgoingNumbers translates.
 """
 
 from __future__ import annotations
@@ -249,11 +249,11 @@ class IncomingNumbers:
 
 
 class OutgoingNumbers:
-    """Numbers of Assigns: the scheduler's, and those that the worker sees."""
+    """Numbers of Assigns: the scheduler's, and the worker's."""
 
     def __init__(self) -> None:
         self._last = 0  # that the worker sees
-        self._ahead = 0  # by so much its number of the next is above the scheduler's
+        self._ahead = 0  # the worker's next number minus the scheduler's
         self._unseen: deque[tuple[int, int]] = (
             deque()
         )  # numbers that it has not seen, each by how much that grew there

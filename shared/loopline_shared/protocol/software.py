@@ -30,7 +30,7 @@ class Software:
 
     @property
     def ability(self) -> str:
-        """The word for what a worker must be able to provide."""
+        """The word for the ability that a worker needs."""
         return IMAGE if self.image else f"{PACKAGES}{self.python or ''}"
 
 

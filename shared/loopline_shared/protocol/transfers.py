@@ -33,10 +33,10 @@ Rate = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class PeerTerms:
-    """Master to worker, in Welcome: files of at least so many bytes may come from other workers and go to them."""
+    """Master to worker, in Welcome: rules for files between workers, from a minimum size on."""
 
-    key: Key  # checks the grants of those who fetch from this worker (loopline_shared/grants.py)
-    now: Seconds  # the master's clock, by which grants expire, since 1970
+    key: Key  # checks grants to fetch from this worker (loopline_shared/grants.py)
+    now: Seconds  # the master's clock since 1970; grants expire by it
     least_bytes: Count
     encrypted: Annotated[bool, Field(exclude_if=not_)] = False  # by TLS, with the certificates of both ends
 
@@ -72,15 +72,15 @@ class FileFetch:
 
     sha256: Sha256
     sources: Annotated[tuple[FileSource, ...], Field(max_length=MAX_SOURCES)]
-    rate_bytes_s: Rate | None = None  # planned, whoever gives it; None: as fast as it goes
+    rate_bytes_s: Rate | None = None  # planned, regardless of the source; None: no limit
     waits: bool = False  # take nothing yet: others go first, or the plan is being made
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Master to worker: connect to this receiver, who cannot reach us, and serve it.
+    """Master to worker: connect to this receiver, which cannot reach us, and serve it.
 
-    The scheduler names whoever is served; those who can reach us are left out as the frame is sent.
+    The scheduler names all receivers; those able to reach us are left out when the frame is sent.
     """
 
     grant: Grant
@@ -98,10 +98,10 @@ class PeerOrders:
 
 @dataclass(frozen=True, slots=True)
 class MeasureFlow:
-    """Master to worker, of an idle grid that is being measured: receive from this worker for so long, and forget it.
+    """Master to worker, to measure an idle grid: receive data from this source for a time, and discard it.
 
-    Only workers that take part in carrying are asked. Without a source, from the master; for no time, the probe under
-    way is to end.
+    Sent only to workers that take part in carrying. Without a source, receive from the master; with no time, end the
+    current probe.
     """
 
     number: Annotated[int, Field(ge=0, le=MAX_ID)]  # of the question, on this link
@@ -142,7 +142,7 @@ class PeerFault:
     source: Name
     kind: FaultKind
     lives: Annotated[bool | None, Field(exclude_if=_is_not_said)] = None
-    """Of one that is silent: whether it said that it lives, and had nothing. None: it hung up, or nobody knows."""
+    """For a silent source: True if it gave signs of life without data. None: it hung up, or this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ class CachedFile:
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """A file on its way to a worker, of which the first ``have_bytes`` are there and checked."""
+    """A file on its way to a worker; its first ``have_bytes`` have arrived and are checked."""
 
     sha256: Sha256
     size_bytes: Count
     have_bytes: Count
-    source: Name | None = None  # None: the master, or nobody yet
+    source: Name | None = None  # None: the master, or none yet
     _: KW_ONLY
     rate_bytes_s: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)] = 0.0  # of late
     is_free: bool = False  # nothing but the network held that rate back
@@ -169,7 +169,7 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class PeerReport:
-    """Worker to master, in each Report of a worker that takes part: what it fetches, has, and serves."""
+    """Worker to master, in each Report of a participating worker: its fetches, its files, and its receivers."""
 
     port: Port | None = None  # open to other workers; None: none of them can connect
     fetching: Annotated[tuple[Fetching, ...], Field(max_length=MAX_FETCHING, fail_fast=True)] = ()

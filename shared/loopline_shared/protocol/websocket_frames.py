@@ -1,6 +1,6 @@
-"""Frames of a WebSocket (RFC 6455) without I/O: what is sent as bytes, and what came put together to messages.
+"""Frames of a WebSocket (RFC 6455) without I/O: messages to bytes, and received bytes to messages.
 
-A message is one frame, or several of which the last is marked. Frames of a client are masked, those of a server are
+A message is one frame, or several with the last one marked. Frames of a client are masked, those of a server are
 not. Extensions, such as compression, are not offered and so may not be used.
 """
 
@@ -21,7 +21,7 @@ _SHORT_HEADER, _LONG_HEADER = Struct("!BBH"), Struct("!BBQ")
 
 
 def frame_of(payload: bytes, kind: int = BINARY, mask: bytes = b"") -> bytes:
-    """Return a message as one frame. ``mask``: four bytes that nobody can guess, of a client's."""
+    """Return a message as one frame. ``mask``: four unpredictable bytes, for a client's frame."""
     first, size, bit = _LAST | kind, len(payload), _MASKED if mask else 0
     if size < _SHORT:
         header = bytes((first, bit | size))
@@ -56,7 +56,7 @@ class IncomingFrames:
         self._limit_bytes = limit_bytes
         self._pieces: list[bytes] = []  # of a frame that is incomplete
         self._missing_bytes = _HEADER_BYTES  # of it, as far as is known
-        self._kind = CONTINUATION  # of the message of which frames have come
+        self._kind = CONTINUATION  # of the message that is being received
         self._message = bytearray()
 
     def feed(self, piece: bytes) -> list[tuple[int, bytes]]:

@@ -74,7 +74,7 @@ class Hello:
     facts: Facts
     _: KW_ONLY
     instance: Annotated[str, Field(max_length=64, exclude_if=not_)] = ""
-    """A secret of this worker's data folder; who does not know it takes over no link of its."""
+    """A secret of this worker's data folder, needed to take over its link."""
     request: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Request for a certificate (PEM). Over a connection that shows none, the link ends with the Welcome."""
     kind: Literal["hello"] = "hello"
@@ -90,7 +90,7 @@ class Welcome:
     peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
     certificate: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Of the worker, with that of the CA behind it (PEM); empty: it asked for none."""
-    life: Life = ""  # in which the master is: a worker ends and forgets what it has of another
+    life: Life = ""  # of the master's database; a worker ends and forgets attempts of another life
     kind: Literal["welcome"] = "welcome"
 
 
@@ -117,7 +117,7 @@ class Report:
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT, fail_fast=True)]
     load: Load
     _: KW_ONLY
-    waiting: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # for a slot, in the order in which it came
+    waiting: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # for a slot, in order of arrival
     delivering: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # have ended; their results are on the way
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
@@ -147,7 +147,7 @@ class Run:
 
     A Run that arrives with this field cannot be run, because the file is gone.
     """
-    folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
+    folder: SharedFolder = ""  # the command's working folder; empty: the scratch folder
     software: Annotated[Software | None, Field(exclude_if=not_)] = None  # that it runs with
     user: Annotated[str, Field(max_length=200)] = ""  # whose task it is, for the PC's owner; empty: not said
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
@@ -181,7 +181,7 @@ class Assign:
     cancel: tuple[AttemptId, ...] = ()
     _: KW_ONLY
     gently: Annotated[tuple[AttemptId, ...], Field(exclude_if=not_)] = ()
-    """Of ``cancel``, those that get SIGTERM and some time: a person ends them, and no other result has come."""
+    """Attempts of ``cancel`` that get SIGTERM and some time: a person ends them, and no other result exists."""
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     quarantine: Quarantine | None = None  # shown to the PC's owner; None: the worker is healthy
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs

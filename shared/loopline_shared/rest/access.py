@@ -40,7 +40,7 @@ class TokenCreated(TokenView):
 
 
 class WebhookSecret(Body):
-    secret: str  # by which webhooks about the caller's jobs are signed, for a library of Standard Webhooks
+    secret: str  # signs webhooks about the caller's jobs, for a library of Standard Webhooks
 
 
 class JoinTokenRequest(Body):
@@ -66,7 +66,7 @@ class JoinTokenCreated(JoinTokenView):
 
 
 class JoinRequest(Body):
-    """A computer that wants to join: it has made up its worker's token, of which the master is to keep this."""
+    """A computer that wants to join. It has generated its worker's token and sends the hash to the master."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -86,7 +86,7 @@ class AuditEntry(Body):
     token: str  # its id; empty where the master uses no tokens
     address: str  # from where
     did: str  # the operation, by its name in this document
-    on: str  # the ids in the operation's path, or the id of what was made
+    on: str  # the ids in the operation's path, or the id of the created object
 
 
 class EncryptionView(Body):

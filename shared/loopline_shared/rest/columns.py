@@ -20,7 +20,7 @@ Span = Annotated[
         {"type": "array", "prefixItems": [_MOMENT, _MAYBE], "items": _MAYBE, "minItems": 2, "maxItems": 2}
     ),
 ]
-"""Begin and end of a time; null: it goes on. ``items`` is there for readers that know no ``prefixItems``."""
+"""Begin and end of a time; null: it continues. ``items`` is for readers without support for ``prefixItems``."""
 
 
 class JobName(Body):
@@ -36,13 +36,13 @@ class Bars(Body):
     job: list[int]
     state: list[AttemptState]
     replica: list[int]  # 1: another attempt of the task was alive when this one was dispatched
-    accepted: list[int]  # 1: its result is the task's, or one of those that its quorum asked for
+    accepted: list[int]  # 1: its result is the task's, or counted for its quorum
     dispatched: list[float]
     start: list[float | None]
-    end: list[float | None]  # of its time in its slot; null: it goes on, or is lost and may come back
+    end: list[float | None]  # of its time in its slot; null: it continues, or is lost and may come back
     ended: list[float | None]  # when its result was here, results that are files included; null: not yet
     slot: list[int | None]  # the lowest of its worker's slots that it has, from 1; null: its worker does not say
-    began: list[float | None]  # its process, so many seconds after start: its inputs came before; null: at once
+    began: list[float | None]  # seconds from ``start`` to its process, for inputs; null: at once
     ran: list[
         float | None
     ]  # seconds that its program took; the rest until its end went into its files; null: unknown
@@ -50,7 +50,7 @@ class Bars(Body):
 
 
 class HeldTime(Body):
-    """Time for which the order guarantee held a job's last task (or its delivery)."""
+    """Time that the order guarantee held a job's last task (or its delivery)."""
 
     job: int
     since: float
@@ -98,7 +98,7 @@ class Samples(Body):
     workers: list[float]  # that reported
     spare_cpu: list[float]  # cores that the owner does not use
     slots: list[float]  # offered
-    used: list[float]  # of the slots, by attempts; those that wait at a worker for a slot are not counted
+    used: list[float]  # slots used by attempts; attempts that wait at a worker for a slot are not counted
     in_use: list[float]  # of the workers, by their owners
     frozen: list[float]  # slots in use by frozen attempts
 
@@ -120,7 +120,7 @@ class SweepColumns(Body):
     failures: list[int]
     reason: list[str]
     parameters: dict[str, list[Scalar | None]]
-    metrics: dict[str, list[float | None]]  # what tasks wrote to the file named by LOOPLINE_RESULT
+    metrics: dict[str, list[float | None]]  # values that tasks wrote to the file named by LOOPLINE_RESULT
 
 
 class WorkerSamples(Body):
@@ -141,4 +141,4 @@ class QueuedJob(Body):
 
 
 class Queue(RootModel[list[QueuedJob]]):
-    """The jobs in the grid, in the order in which the policy comes to them; then those that wait outside it."""
+    """The jobs in the grid in the policy's order, then the jobs that wait outside the grid."""

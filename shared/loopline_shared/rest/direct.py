@@ -17,7 +17,7 @@ LEAST_BYTES = 2**16
 """Smaller files go by way of the master, which takes fewer round trips."""
 ELSEWHERE = 307
 TAKEN = (200, 201, 204, 409, 412)
-"""Answers of a bucket to a PUT after which it has the file: 409 and 412, others are sending it or have sent it."""
+"""Answers of a bucket to a PUT that mean it has the file; 409 and 412: another client is sending or has sent it."""
 AVOIDED_FOR_S = 300.0
 
 

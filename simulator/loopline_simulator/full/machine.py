@@ -50,7 +50,7 @@ class Link:
 
 
 _PORT = 4000
-_OWNER = OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False)
+_OWNER = OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, yield_to_load=False)
 
 
 class Disk:

@@ -31,16 +31,16 @@ class OwnerPreferences:
 
     policy: Policy = Policy.WHEN_IDLE
     idle_s: float = 180.0  # without input, after which the owner counts as away
-    leave_cores: float = 1.0  # kept free while the owner is present, beyond the cores in use
-    leave_memory_bytes: int = 0
+    reserve_cores: float = 1.0  # kept free while the owner is present, beyond the cores in use
+    reserve_memory_bytes: int = 0
     on_battery: bool = False  # tasks run on battery too
-    most_share: float = 1.0  # of the cores, at any time, such as to keep a fan quiet
-    most_celsius: float | None = None  # nothing runs while the hottest sensor is above; None: no limit
-    heed_load: bool = True  # fewer slots while other programs need the processor; always true under SPARE
+    max_share: float = 1.0  # of the cores, at any time, such as to keep a fan quiet
+    max_temperature_c: float | None = None  # nothing runs while the hottest sensor is above; None: no limit
+    yield_to_load: bool = True  # fewer slots while other programs need the processor; always true under SPARE
 
     @property
     def yields_cores(self) -> bool:
-        return self.policy is Policy.SPARE or (self.heed_load and self.policy is Policy.WHEN_IDLE)
+        return self.policy is Policy.SPARE or (self.yield_to_load and self.policy is Policy.WHEN_IDLE)
 
     @property
     def needs_presence(self) -> bool:
@@ -105,8 +105,8 @@ def _left_of(most: int, signs: Signs) -> int:
 def _slots_for(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     if signs.paused:
         return Decision(0, f"paused by the owner {signs.paused}", at_once=True)
-    if preferences.most_share < 1:
-        most = min(most, math.floor(preferences.most_share * signs.cores / cores_per_slot(signs.cores, most)))
+    if preferences.max_share < 1:
+        most = min(most, math.floor(preferences.max_share * signs.cores / cores_per_slot(signs.cores, most)))
         if most < 1:
             return Decision(0, "less than one core may be used")
     if obstacle := _obstacle(preferences, signs):
@@ -132,13 +132,13 @@ def _obstacle(preferences: OwnerPreferences, signs: Signs) -> str:
 
 
 def _is_hot(preferences: OwnerPreferences, signs: Signs) -> bool:
-    return preferences.most_celsius is not None and (signs.celsius or 0.0) > preferences.most_celsius
+    return preferences.max_temperature_c is not None and (signs.celsius or 0.0) > preferences.max_temperature_c
 
 
 def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     slots = most
     if preferences.yields_cores:
-        left = preferences.leave_cores if is_present(preferences, signs) else 0.0
+        left = preferences.reserve_cores if is_present(preferences, signs) else 0.0
         spare_cpu = min(signs.spare_cpu, signs.cores - signs.wanted_cores)
         slots = fit(before, spare_cpu - left, most, cores_per_slot(signs.cores, most))
     if _is_short_of_memory(preferences, signs):
@@ -147,7 +147,7 @@ def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, be
 
 
 def _is_short_of_memory(preferences: OwnerPreferences, signs: Signs) -> bool:
-    return signs.memory_available_bytes < preferences.leave_memory_bytes
+    return signs.memory_available_bytes < preferences.reserve_memory_bytes
 
 
 def fit(slots: int, spare_cpu: float, most: int, cores_per_slot: float = 1.0) -> int:

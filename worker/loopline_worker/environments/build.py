@@ -15,7 +15,7 @@ from loopline_worker.environments.environment import Environment
 
 _LOOK_EVERY_S = 0.5
 _SHARE = 20
-"""Time between two looks at the size, as a multiple of what a look takes."""
+"""Time between two checks of the size, as a multiple of a check's duration."""
 
 
 class Maker(Protocol):
@@ -38,7 +38,7 @@ class Build:
     """A build for all attempts that wait for it. It is frozen while all of them are; without any it is given up."""
 
     def __init__(self, what: str, folder: Path, limit_bytes: int, maker: Maker) -> None:
-        """``what``: in a few words, what is done. Nothing happens before ``start``."""
+        """``what``: a few words for the action. Nothing happens before ``start``."""
         self.size_bytes = 0
         self._what = what
         self._folder = folder

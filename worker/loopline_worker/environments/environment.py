@@ -14,8 +14,7 @@ from loopline_worker.environments.uv import python_in
 from loopline_worker.launch.interface import Job
 
 RECORD = "environment.json"
-"""The file in an environment's folder that says that it is complete, and what it is; its time is that of the last
-use."""
+"""The file in an environment's folder that marks it as complete and describes it; its time is the last use."""
 _PATH_OF_IMAGE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

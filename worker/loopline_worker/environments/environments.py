@@ -27,8 +27,8 @@ from loopline_worker.files.staging import StagingError
 from loopline_worker.launch.interface import Job
 
 REMEMBERED_S = 30.0
-"""A build that failed is not tried again for so long. Where it was this computer's failure, its slot waits as long
-before the task is given back, so that the task does not come round at once."""
+"""Time before a failed build is tried again. After a failure of this computer, its slot waits as long before the task
+is given back, so that the task does not return at once."""
 MOST_TRIES = 3
 """Builds that fail one after the other for this computer's sake. Then tasks fail, for others may be no better."""
 

@@ -145,10 +145,10 @@ def _add_cloudpickle(folder: Path) -> None:
 
 
 def take_over(folder: Path) -> None:
-    """Copy a folder in place, so that all in it is the agent's and all users may read it. Raises BuildError, OSError.
+    """Copy a folder in place, so that the agent owns it and all users may read it. Raises BuildError, OSError.
 
-    A task's user has built it, who could change its own files later; files that others may write to are useless for
-    other users. No process of that user may run, and the agent can read its files. Symbolic links stay as they are.
+    A task's user has built it and could change its own files later; no other user could trust such files. No process
+    of that user may run, and the agent can read its files. Symbolic links stay as they are.
     """
     own = folder.with_name(folder.name + _PARTIAL)
     scratch.remove(own)

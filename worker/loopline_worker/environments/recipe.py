@@ -34,7 +34,7 @@ class Recipes:
     """Makes the recipe of a run, from the Pythons that this worker has: its own, and others by version."""
 
     def __init__(self, own: Python, pythons: dict[str, str], own_version: str) -> None:
-        """``pythons``: programs by version, such as 3.12; a mere version is one that uv fetches.
+        """``pythons``: programs by version, such as 3.12; a version alone is fetched by uv.
 
         ``own_version``: of the worker's own Python, to its last number, so that an upgrade makes other environments.
         """

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class EnvironmentStore:
     """Environments at ``<folder>/<key>``. Together with the input files of the cache they keep to its limit.
 
-    ``in_use`` tells the keys of those that attempts have. An idle interpreter may have one for a while longer.
+    ``in_use`` returns the keys of environments used by attempts. An idle interpreter may use one for a while longer.
     """
 
     def __init__(self, folder: Path, limit_bytes: int, cache: Cache) -> None:

@@ -84,5 +84,5 @@ class NetworkAllowance:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning("cannot read %s (%s): today's traffic is counted anew", self._file, error)
+            log.warning("cannot read %s (%s): today's traffic is counted from zero", self._file, error)
         return "", 0.0

@@ -45,7 +45,7 @@ class Cache:
         _clear(self._incoming, time.time() - _PART_OLD_AFTER_S)
         self._sizes = _by_last_use(folder)
         self.others_bytes = 0
-        """Size of what else the limit is for: the environments."""
+        """Size of the environments, which the limit includes."""
         self.version = 0
         """A number that changes when a file comes or goes."""
         self.spoiled: set[str] = set()

@@ -230,7 +230,7 @@ class Collector:
 
     def _check_wanted(self) -> None:
         if self.is_unwanted:
-            raise OutputsError("nobody waits for its outputs any more")
+            raise OutputsError("its outputs are no longer wanted")
 
     # Taking it.
 

@@ -71,7 +71,7 @@ class FileRequest:
         self._connection.connect()
         self._connection.sock.settimeout(_SILENCE_S)
         if self._is_cut_off:
-            raise ConnectionAbortedError("nobody waits for the file any more")
+            raise ConnectionAbortedError("the file is no longer wanted")
         range_ = {"Range": f"bytes={start}-"} if start else {}
         self._connection.request("GET", self._path, headers=self._headers | range_ | {"Connection": "close"})
         return self._connection.getresponse()

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 2
 _PIECE_BYTES = 2**20
 _SENT_BYTES = 2**16
-"""Of a piece, so much is sent at a time: even a slow network takes it within moments, so that it is seen to move."""
+"""Bytes of a piece that are sent at a time: few enough that progress is visible even on a slow network."""
 _SILENCE_S = 600.0
-"""An answer may take so long while the link to the master stands; without it, see ``HttpClient.while_it_moves``."""
+"""Longest wait for an answer while the link to the master is open; else see ``HttpClient.while_it_moves``."""
 _WRONG_CONTENT = 422
 _NO_ROOM = 507
 _TEMPORARY = frozenset({401, 403, 404, 408, 409, 425, 429})
@@ -143,7 +143,7 @@ class Uploads:
         return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
 
     async def _offset(self, sha256: Sha256, size_bytes: int = 0) -> int | DirectUpload | None:
-        """Return the position from which the master lacks the file, or where else to send it; None if it has it."""
+        """Return the position where the upload continues, or another place to send it; None if the master has it."""
         address = self._http.address(f"files/{sha256}")
         headers = self._http.headers() | self._http.direct.asked(size_bytes)
         timeout = self._http.timeout(_SILENCE_S)

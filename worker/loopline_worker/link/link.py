@@ -99,7 +99,7 @@ class Link:
             self._conversation.give_up(reason)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for so long, or until ``reopen``: not at all if it was called since the last connection stood."""
+        """Wait, but only until ``reopen`` is called; not at all if it was called since the last connection."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -118,7 +118,7 @@ class Link:
                 self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
                 await self._pause(self._backoff.max_s)
             except _AnewError as how:  # the master is there: it has said so
-                log.info("connecting anew to %s, %s from now on", self._http_client.master, how)
+                log.info("connecting again to %s, %s from now on", self._http_client.master, how)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 await self._http_client.turn_to_next(self._lease_s)
                 self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 _TRIPS = 8
-"""The delay is the least of so many round trips."""
+"""Number of round trips; the delay is the least of them."""
 _LATEST = 1 / 8
 """Weight of the latest measurement in the average of the throughput."""
 _KEPT = 64

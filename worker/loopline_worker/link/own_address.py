@@ -10,12 +10,12 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def address_towards(master: str) -> str:
-    """Return the address from which this computer would connect to the master; empty if that is unknown."""
+    """Return the local address of a connection to the master; empty if that is unknown."""
     return addresses_towards(master)[0]
 
 
 def addresses_towards(master: str) -> tuple[str, str]:
-    """Return the address from which this computer would connect to the master, and the master's; empty if unknown.
+    """Return the local and the remote address of a connection to the master; empty if unknown.
 
     No packet is sent: a datagram socket that is connected only chooses its way.
     """

@@ -116,7 +116,7 @@ class WebSocket(asyncio.Protocol):
         for future in (self._opened, self._ended):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever wants to know asks
+                future.exception()  # marks it as retrieved
         if self._transport and not self._transport.is_closing():  # CPython 3.11.2 cannot abort TLS after two closes
             self._transport.close()
 

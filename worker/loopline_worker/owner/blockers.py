@@ -24,7 +24,7 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 LOOK_AT_PROGRAMS_EVERY_S = 0.7
 """Programs are seen within a second: only new processes are asked for their names."""
 _YOUNG_LOOKS = 3
-"""A new process is asked so often: it has the name of its parent until it becomes its program."""
+"""Number of checks of a new process, which has its parent's name until it executes its program."""
 
 
 @dataclass(frozen=True, slots=True)

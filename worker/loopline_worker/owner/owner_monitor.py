@@ -44,7 +44,7 @@ _LATENCIES_KEPT = 1000
 _SHOWN = 20
 _NEVER = Yielded()
 _LOOKS_AT_CONTENTION = 4
-"""Looks in a row that must find the processor contended while nobody is there: what is over sooner harms nobody."""
+"""Checks in a row that must find contention while the owner is away, because shorter contention does no harm."""
 
 
 class OwnerMonitor:
@@ -75,11 +75,11 @@ class OwnerMonitor:
         self._machine = machine
         self._post = post
         self._battery = Battery()
-        blockers = () if settings.dedicated else settings.not_while
+        blockers = () if settings.dedicated else settings.pause_while_running
         self._programs = BlockingPrograms(blockers) if blockers else None
         self._heeds_hours = not settings.dedicated
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
-        self.idleness = Idleness(None, "nobody has looked yet") if self._idle_detector else Idleness(math.inf, "")
+        self.idleness = Idleness(None, "no reading yet") if self._idle_detector else Idleness(math.inf, "")
         self._stirred = asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
@@ -179,7 +179,7 @@ class OwnerMonitor:
             self._meter.spare_cpu,
             taken_cores=self._computer.taken_cores,
             memory_available_bytes=self._meter.memory_available_bytes(),
-            celsius=hottest() if self.preferences.most_celsius is not None else None,
+            celsius=hottest() if self.preferences.max_temperature_c is not None else None,
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
             program=self._signs.program,

@@ -20,7 +20,7 @@ form { display: inline } button { font: inherit; padding: .3rem .8rem; margin: 0
 """
 _STYLE_HASH = f"sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}"
 POLICY = f"default-src 'none'; style-src '{_STYLE_HASH}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-"""The content-security policy: what a browser may do with the page."""
+"""The content-security policy of the page."""
 _BUTTONS = (("1h", "Pause for 1 hour"), ("until-tomorrow", "Until tomorrow"), ("for-good", "For good"))
 
 

@@ -32,7 +32,7 @@ _MOST_BYTES = 4096
 _MOST_CONNECTIONS, _MOST_OF_A_USER = 32, 8
 _SILENCE_S = 60.0
 _PAUSE_S = 0.01
-"""From one request of a connection to its next: nobody floods the agent."""
+"""Pause between two requests of a connection, so that none floods the agent."""
 _ANSWER_WITHIN_S = 5.0
 
 

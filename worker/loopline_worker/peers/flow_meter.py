@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 _WINDOW_S, _FIRST_WINDOW_S = 0.5, 0.25
 _STALLED_S = 1.5
-"""A window ends with a piece, or after so long without one."""
+"""A window ends with a piece, or after this time without one."""
 _LATE_SHARE = 0.1
 """If more of the bytes came late than this, their source had been waiting for them itself."""
 _BUSY_SHARE, _IDLE_SHARE = 0.6, 0.33
-"""Of the time of a window in which late pieces were coming: from so much on the network alone decided the rate, and
-up to so much it had room for far more."""
+"""Shares of a window with late pieces: from the first on, only the network decided the rate; up to the second, it had
+room for far more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FlowMeter:
         self._clock = clock
         self._lock = threading.Lock()
         self.fastest = 0.0
-        """The highest rate for some seconds from any source so far, in bytes per second."""
+        """The highest rate for some seconds from any source, in bytes per second."""
         self._bytes = self._late_bytes = 0
         self._took_s = 0.0
         self.begin()

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
-"""Files that are fetched at once: those that wait by the plan are among them."""
+"""Files that are fetched at once, including files that wait by the plan."""
 _ANSWER_WITHIN_S = 1.0
-"""A fetch waits so long for the master's orders; then it begins with the master."""
+"""Time that a fetch waits for the master's orders; then it begins with the master as the source."""
 _TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0
 """Pauses between Reports while files are on their way: short at first, because orders change while others come."""
 _BURST_S, _LEAST_BURST_BYTES = 0.25, 2.0**20

@@ -33,19 +33,19 @@ _FORGIVEN_AFTER_S = {
     FaultKind.SLOW: 30.0,
     FaultKind.WRONG_CONTENT: math.inf,
 }
-"""A source that failed is asked again after so long, if the master still names it."""
+"""Time until a failed source is asked again, if the master still names it."""
 _PATIENCE_S, _LINE_PATIENCE_S, _MOST_PATIENCE_S = 1.0, 0.5, 8.0
-"""A source that lives and has nothing is left after so long; later by as much for each worker before it in the line,
-who leaves first; in the end, if its owner's limit holds it back."""
+"""Time until a live source without new pieces is left; extra time for each worker before it in the line, which should
+leave first; and the maximum, if the source's owner limits it."""
 _PIECES_PATIENCE = 3
-"""... and later by the time that so many pieces take."""
+"""... plus the time of this many pieces."""
 _SLOW_AFTER_S = 3.0
 _LEAST_SHARE = 1 / 8
-"""A source is left if it is for so long below the least rate of a stream, or below this share both of the planned
-rate and of one that there has been: what is planned may follow from capacities that are merely assumed."""
+"""A source is left if it stays below the least rate of a stream, or below this share of both the planned rate and an
+earlier one: a plan may follow from capacities that are merely assumed."""
 _LOOK_EVERY_S = 0.05
 _ORDER_HOLDS_S = 5.0
-"""An order to wait holds for so long, unless the next one repeats it."""
+"""Time that an order to wait is valid, unless the next one repeats it."""
 
 OpenMaster = Callable[[int], MasterUpstream]
 """Connects to the master, for the pieces from a number on. Raises NetworkError."""
@@ -72,11 +72,11 @@ class PieceFetch:
         self.sha256 = sha256
         self.file = file
         self.sources: tuple[FileSource, ...] = ()
-        """In the order in which they are to be asked; the master may change it at any time."""
+        """Sources in order of preference; the master may change them at any time."""
         self._rate: float | None = None  # planned, in bytes per second
         self._waits_until = 0.0
         self.source: str | None = None
-        """The worker from which pieces come now; None: the master, or nobody yet."""
+        """The worker that sends pieces now; None: the master, or none yet."""
         self.received_bytes = 0
         """From workers."""
         self.meter = FlowMeter()
@@ -202,7 +202,7 @@ class PieceFetch:
 
     def _check_wanted(self) -> None:
         if self._is_cut_off:
-            raise NetworkError("nobody waits for the file any more")
+            raise NetworkError("the file is no longer wanted")
 
 
 def _way(source: FileSource | None) -> Way | None:

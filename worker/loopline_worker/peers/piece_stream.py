@@ -23,9 +23,9 @@ _PIECE, _ALIVE, _LATE_PIECE = 1, 2, 3
 _LIMITED = 1
 """Number in a sign of life: the owner's limit holds the piece back. 0: it is not there."""
 SIGN_EVERY_S = 0.25
-"""A server without the next piece says so often that it is alive."""
+"""Interval of signs of life from a server without the next piece."""
 SILENT_AFTER_S = 1.0
-"""A server that sends nothing at all for so long is dead, or as good as dead."""
+"""A server that is silent for this long counts as dead."""
 LEAST_BYTES_S = 32 * 1024.0
 """A server that sends less of a piece is as good as dead, too: it must not keep a receiver by a byte now and then."""
 
@@ -43,7 +43,7 @@ class IncomingPieces:
         self.is_late = False
         """True if the server had to wait for the piece that came last."""
         self.took_s = 0.0
-        """So long that piece was coming, once the server had it."""
+        """Time that the piece took, once the server had it."""
         self.is_limited = False
         """True if the last sign of life said that the owner's limit holds the piece back."""
         self._link = link

@@ -14,7 +14,7 @@ from loopline_worker.peers.token_bucket import TokenBucket
 from loopline_worker.peers.upstreams import shut
 
 _PATIENCE_S = 60.0
-"""A receiver that asks for nothing, or takes nothing, for so long is left."""
+"""A receiver that requests or accepts nothing for this long is left."""
 
 
 class Serving:

@@ -40,7 +40,7 @@ class Upstream(Protocol):
     """Pieces in order, from one source."""
 
     window_bytes: int
-    """So much is on its way at most."""
+    """Most bytes on their way."""
 
     @property
     def credit(self) -> int:
@@ -120,7 +120,7 @@ class PeerUpstream:
 
     @property
     def took_s(self) -> float:
-        """Seconds in which that piece arrived."""
+        """Transfer time of that piece in seconds."""
         return self._pieces.took_s
 
     @property

@@ -140,5 +140,5 @@ class Contribution:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning("cannot read %s (%s): counting begins anew", self._file, error)
+            log.warning("cannot read %s (%s): counting begins again", self._file, error)
         return time.time(), {}

@@ -13,7 +13,7 @@ _STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELL
 _other = attempts.alias()
 _has_quorum = exists().where(_other.c.job == attempts.c.job, _other.c.task == attempts.c.task, _other.c.asked)
 IS_VOTE = and_(~attempts.c.accepted, attempts.c.state == AttemptState.SUCCEEDED, _has_quorum)
-"""True for a vote towards a quorum, beside the accepted one; nobody asked for the first, but for another after it."""
+"""True for a vote towards a quorum, in addition to the accepted attempt."""
 _is_loser = and_(~attempts.c.accepted, attempts.c.state.in_(_STOPPED), ~IS_VOTE)
 _is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
 
@@ -49,5 +49,5 @@ WENT: tuple[ColumnElement[Any], ...] = (
     _of_accepted("wall_s").label("accepted_s"),
     func.max(case((attempts.c.accepted, attempts.c.wall_s), else_=0.0)).label("slowest_s"),
 )
-"""How attempts went, those that have not ended among them."""
+"""Attempts by outcome, including attempts that have not ended."""
 TASKS: ColumnElement[int] = _count(attempts.c.accepted).label("tasks")

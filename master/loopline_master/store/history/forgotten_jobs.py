@@ -44,7 +44,7 @@ from loopline_master.store.tables import (
 
 DAY_S = 86400
 FORGOTTEN = "its tasks are being forgotten"
-"""The reason in ``removals`` that marks a job of which a part has gone."""
+"""The reason in ``removals`` that marks a partly removed job."""
 _OF_JOBS = (
     *(
         attempts,

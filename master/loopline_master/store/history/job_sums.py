@@ -25,7 +25,7 @@ from loopline_shared.model import AttemptState, TaskState
 PIECE = 50_000
 """Tasks of a piece, whose attempts are read in some 50 ms."""
 LARGE = 10_000
-"""A job of so many tasks is summed up."""
+"""Jobs with at least this number of tasks are summed up."""
 
 Tasks = tuple[int, int]
 """Numbers of tasks: the first, and the last."""
@@ -44,7 +44,7 @@ _OF_WORKER = [column.name for column in worker_sums.c]
 
 
 def piece_of(task: int) -> int:
-    """Return the piece to which a task belongs."""
+    """Return the piece of a task."""
     return (task - 1) // PIECE
 
 
@@ -189,7 +189,7 @@ def _nothing(connection: Connection) -> None:
 
 
 def _pieces_of(connection: Connection, job: int, known: Collection[int]) -> tuple[bool, list[int]]:
-    """Return whether pieces of a job will be due later, and those that may be summed up now."""
+    """Return whether pieces of a job will be due later, and the pieces that may be summed up now."""
     row = connection.execute(select(jobs.c.departure, jobs.c.task_count).where(jobs.c.id == job)).one_or_none()
     if row is None:
         return False, []

@@ -21,7 +21,7 @@ from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.tables import attempts, carriers, grid, job_sums, metadata, samples, worker_sums
 
 LEAD_S = 60.0
-"""By so much the scheduler's time may be ahead of the wall clock: wall clocks are set by small steps, too."""
+"""How far the scheduler's time may be ahead of the wall clock, which is also set in small steps."""
 SQUEEZED_S = 60.0
 _BY_THE_WALL = {"audit_log", "event_log", "join_tokens", "lives", "mastership", "tokens", "upgrades", "uploads"}
 """Tables whose times are no times of the scheduler."""

@@ -1,7 +1,7 @@
-"""Lives of a database: one begins when it is made, with every restore, and when it went back by itself.
+"""Lives of a database: one begins with its creation, with every restore, and when it returned to an earlier state.
 
-A restored database does not know what happened after the backup, and issues the same numbers again: of attempts, and
-of jobs beyond the gap left by a restore. So everything on a worker belongs to a life, and counts only in that life
+A restored database issues the numbers used after the backup again: of attempts, and of jobs beyond the gap left by a
+restore. So everything on a worker belongs to a life, and counts only in that life
 (loopline_worker/core/kept_results.py). The same holds for a master that continues from a server that was behind
 (Epoch.begin).
 """
@@ -17,7 +17,7 @@ from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.tables import grid, lives
 
 JOB_GAP = 100_000
-"""Numbers left out: so many jobs may have been submitted between the state that came back and its loss."""
+"""Job numbers left out, since jobs may have been submitted between the restored state and its loss."""
 
 
 def begin_life(connection: Connection) -> None:

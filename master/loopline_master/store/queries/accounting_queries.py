@@ -16,7 +16,7 @@ LATE = (
     select(func.coalesce(func.sum(attempts.c.cpu_s), 0.0)).where(*_late).scalar_subquery().label("late_cpu_s"),
     select(func.coalesce(func.sum(attempts.c.assumed_cpu_ms), 0)).where(*_late).scalar_subquery().label("late_ms"),
 )
-"""Columns to be selected with a job's row: CPU time of late results, and what had been assumed of them."""
+"""Columns to be selected with a job's row: CPU time of late results, and the time assumed for them before."""
 
 
 def accounting_of(job: Row[Any]) -> JobAccounting:

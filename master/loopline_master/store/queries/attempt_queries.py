@@ -52,8 +52,8 @@ class AttemptQueries:
     async def output(self, task: TaskId, stream: Stream, rank: int = 0) -> tuple[int, Output] | None:
         """Return the output of a task's decisive attempt, with that attempt's number; None if none has ended.
 
-        The decisive attempt is the accepted one, else the one that ended last. Of a gang it is the member of this
-        rank, in the launch that was accepted, else in the last launch whose member ended.
+        The decisive attempt is the accepted one, else the last to end. Of a gang it is the member of this rank in the
+        accepted launch, else in the last launch whose member ended.
         """
         of_task = (attempts.c.job == task.job, attempts.c.task == task.task, attempts.c[stream].is_not(None))
         found: Select[Any] = select(attempts.c.number, attempts.c[stream]).where(*of_task).limit(1)

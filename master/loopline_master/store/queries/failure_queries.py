@@ -21,10 +21,10 @@ from loopline_shared.spec import JobSpec, RowFile
 from loopline_shared.sweep import Sweep
 
 MOST_READ = 10_000
-"""So many different ends are read, the most frequent first."""
+"""Most different ends that are read, most frequent first."""
 
 _MOST_KEPT, _FEW = 100, 100
-"""Jobs whose failures are kept, and groups of each: little, for which hundreds of thousands of rows may be read."""
+"""Jobs whose failures are cached, and groups of each: small results of hundreds of thousands of rows."""
 
 _COUNT = func.count().label("times")
 _ENDS = (

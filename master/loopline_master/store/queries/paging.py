@@ -1,4 +1,4 @@
-"""Pages of long lists: each page ends with a cursor that names its last item, from which the next page continues."""
+"""Pages of long lists: each page ends with a cursor that names its last item, and the next page continues there."""
 
 from __future__ import annotations
 

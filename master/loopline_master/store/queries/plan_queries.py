@@ -18,9 +18,9 @@ _LATEST = (
     .order_by(plans.c.started_at.is_not(None), plans.c.told_at.desc(), plans.c.task.desc())
     .limit(1)
 )
-"""The plan of a job's gang that waits, else of the one that started last."""
+"""The plan of a job's waiting gang, else of its last started one."""
 MOST_PLANS = 1000
-"""So many are told at a time."""
+"""Most plans in one answer."""
 _WAITING = (
     select(plans, specs.c.name, jobs.c.owner)
     .join_from(plans, jobs, jobs.c.id == plans.c.job)

@@ -1,4 +1,4 @@
-"""The results of a job, in the order in which its tasks finish."""
+"""The results of a job, in the order of its tasks' ends."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from loopline_shared.sweep import task_at
 
 CHUNK = 500
 _AT_ONCE = 2
-"""Pages of results that are made at a time, of all who read: each takes the event loop for some 30 ms. Whoever else
-waits for the loop, be it a worker or the end of the master, waits for so many of them, and not for all readers.
+"""Pages of results that are made at a time, for all readers together: each blocks the event loop for some 30 ms, and
+workers or the master's end should not have to wait for all readers.
 """
 _FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 
@@ -87,7 +87,7 @@ class ResultQueries:
 
 
 class JobResults:
-    """Reads the results of one job in the order in which tasks finish, each with the cursor to continue after it.
+    """Reads the results of one job in the order of its tasks' ends, each with the cursor to continue after it.
 
     No transaction is open between two reads: a slow reader delays no writer.
     """

@@ -227,7 +227,7 @@ def _absent(connection: Connection, job: int, last: int, until: int, limit: int)
 def _full_prefix(connection: Connection, job: Row[Any]) -> int:
     """Return the number up to which all tasks of a job have rows, if it has no other rows; otherwise 0.
 
-    Tasks mostly start in order: there are then no gaps to look for.
+    Tasks mostly start in order, so there are usually no gaps to find.
     """
     mine = tasks.c.job == job.id
     top = connection.scalar(select(func.max(tasks.c.number)).where(mine)) or 0

@@ -112,7 +112,7 @@ class Chosen:
 
 
 class Begun:
-    """Attempts of a job in the order in which they began, as a few bytes each; ``held``: as in a Window."""
+    """Attempts of a job in order of start, as a few bytes each; ``held``: as in a Window."""
 
     def __init__(self, name: str, held: list[Row[Any]]) -> None:
         self.name, self.held = name, held

@@ -25,7 +25,7 @@ class Counts(Body):
 
     queued: int = 0
     running: int = 0  # or at a worker, to run there
-    prefetched: int = 0  # of these, so many wait at their workers for a slot
+    prefetched: int = 0  # number of these that wait at their workers for a slot
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -56,15 +56,15 @@ class PlanView(Body):
     """Planned start of a gang. A promise only moves forward, unless a worker is lost or claimed: then it says so."""
 
     task: int
-    kind: str  # promise: all that it waits for has limits; estimate
+    kind: str  # promise: everything that it waits for has limits; estimate
     start_at: Time | None  # of an estimate by the 90th percentiles; null: too few workers are there
     p50_at: Time | None = None  # of an estimate
     p90_at: Time | None = None
     machines: list[str]  # workers, by rank
     slots: int  # on each of them
-    limit_s: float  # for which its place is kept
+    limit_s: float  # time that its place is reserved
     limit_is_given: bool  # by its user; otherwise it is predicted, with a margin
-    told_at: Time  # when the first plan was told
+    told_at: Time  # time of the first plan
     first_start_at: Time | None  # the start of the first plan
     changed_at: Time | None = None  # when it last moved
     moves: int = 0  # forward
@@ -72,7 +72,7 @@ class PlanView(Body):
     reason: str = ""  # of the last change
     promised_at: Time | None = None  # the first start that was a promise
     broken_reason: str = ""  # of the last promise that was not kept
-    delays: int = 0  # of an estimate: what went before it took longer than was thought
+    delays: int = 0  # of an estimate: earlier work took longer than expected
     started_at: Time | None = None
 
 
@@ -122,7 +122,7 @@ class JobView(Body):
     max_running: int | None = None  # of its attempts at once; null: unlimited
     entered_at: Time | None = None  # when it (last) entered the grid
     waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
-    mismatches: int = 0  # tasks of which two results differ
+    mismatches: int = 0  # tasks with two different results
     ledger: JobAccounting = JobAccounting()
     eta: Eta | None = None
     eta_note: str = ""  # reason for a missing ETA
@@ -142,7 +142,7 @@ class JobChange(Body):
 
 
 class LiveTotals(Body):
-    """Counts over all live jobs (those that are not over), independent of the page."""
+    """Counts over all live jobs (jobs that are not over), independent of the page."""
 
     in_grid: int  # jobs
     waiting: int  # jobs outside the grid, which wait for others to succeed

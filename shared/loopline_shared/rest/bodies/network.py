@@ -8,7 +8,7 @@ from loopline_shared.rest.bodies.base import Body
 
 
 class KnownBy(StrEnum):
-    """Source of what is said of a link."""
+    """Source of a link's figures."""
 
     FILE = "file"
     MEASURED = "measured"

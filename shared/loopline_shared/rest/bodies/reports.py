@@ -12,7 +12,7 @@ from loopline_shared.rest.times import Time
 
 
 class MomentReport(Body):
-    """Accuracy of the ETAs given when so many per cent of a job's tasks were over (0: the first)."""
+    """Accuracy of the ETAs given at a percentage of a job's finished tasks (0: at the first)."""
 
     moment: int
     jobs: int  # that have completed since
@@ -90,7 +90,7 @@ class HistoryLine(Body):
     wall_s: float  # on workers' slots
     useful_cpu_s: float  # of results that were accepted
     replicated_cpu_s: float  # of replicas, whether they won or lost
-    wasted_cpu_s: float  # of those that lost to another attempt, or were cancelled with their job
+    wasted_cpu_s: float  # of attempts that lost to another one, or were cancelled with their job
     lost_cpu_s: float  # of attempts that failed, were lost or preempted
 
 
@@ -101,30 +101,30 @@ class HistoryReport(Body):
 
 
 class LimitUse(Body):
-    """Use of something of which one user may have so much."""
+    """Use of a limited quantity by a user."""
 
     what: str  # jobs, tasks, spec_bytes, slots, listeners, file_bytes
     used: int
-    allowed: int  # so much at most
+    allowed: int  # the limit
 
 
 class UserShare(Body):
     user: str  # as in their token
     share: float  # as the operator set it; of two users who want all, each gets slots in this proportion
     due: float | None  # of all slots, while those ask who have jobs in the grid now; null: the user has none
-    used_s: float  # slot-seconds, of which half is forgotten in each half-life
-    used: float | None  # of what all users together have used; null: nobody has used anything
+    used_s: float  # slot-seconds; they halve with each half-life
+    used: float | None  # share of the use of all users; null: no use yet
     slots: int  # in use now; 0 while no account is kept
     jobs: int  # in the grid
-    limits: list[LimitUse] = Field(default_factory=list)  # what of a limit they have used
+    limits: list[LimitUse] = Field(default_factory=list)  # their use of each limit
 
 
 class SharesView(Body):
     """Use against share, in the order of turns."""
 
     is_kept: bool  # false: there is one user, or the master was started with shares off
-    half_life_s: float  # after which half of what was used is forgotten
-    users: list[UserShare]  # who is next comes first
+    half_life_s: float  # time after which half of the use is forgotten
+    users: list[UserShare]  # in the order of their turns
 
 
 class LimitView(Body):
@@ -160,7 +160,7 @@ class ShareRequest(Body):
 
 
 class DemandLine(Body):
-    """Tasks of equal requirements that could start now: none that is held, paused or beyond a limit of its user."""
+    """Tasks with equal requirements that could start now, without held, paused and limited ones."""
 
     os: str | None = None
     memory_bytes: int = 0  # of one task
@@ -180,7 +180,7 @@ class DemandLine(Body):
 
 class DemandView(Body):
     slots: int  # that all of it would occupy
-    demands: list[DemandLine]  # in the order in which their jobs came
+    demands: list[DemandLine]  # in the order of their jobs' arrival
 
 
 class Spread(Body):
@@ -196,13 +196,13 @@ class StepTimes(Body):
 
     count: int  # steps
     step: Spread | None  # decided and on disk; null: there was none
-    commit: Spread | None  # the part of it in which it was written
+    commit: Spread | None  # the part of it spent on writing
     waiting: int  # events that had come by the end of the latest one
     most_waiting: int  # ... and at most
 
 
 class Sizes(Body):
-    """Size and growth of what the master stores."""
+    """Size and growth of the master's data."""
 
     database_bytes: int  # with the event log in it
     files_bytes: int  # in the folder of files, as measured every quarter of an hour
@@ -217,7 +217,7 @@ class Sizes(Body):
 class UserCost(Body):
     """Cost of one user to the master within the last hour."""
 
-    user: str  # empty: what is about workers alone
+    user: str  # empty: costs of workers
     step_s: float  # time of steps about their jobs
     requests: int  # that they made
     jobs: int  # in the grid
@@ -231,7 +231,7 @@ class MasterView(Body):
     started_at: Time
     lag_s: float  # how late the event loop was, last time it was measured
     steps: StepTimes  # how long the latest took
-    sizes: Sizes  # of what it stores
+    sizes: Sizes  # of its data
     users: list[UserCost]  # the heaviest first, at most 50
 
 
@@ -239,7 +239,7 @@ class PruneRequest(Body):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     older_than_s: Annotated[
-        float | None, Field(ge=0, le=1e10, allow_inf_nan=False, description="files of jobs over for so long, too")
+        float | None, Field(ge=0, le=1e10, allow_inf_nan=False, description="also files of jobs ended this long ago")
     ] = None
     delete: bool = Field(default=False, description="false: only say what there is")
 

@@ -81,9 +81,9 @@ class TaskResult(TaskView):
     stdout: str
     stdout_cut: bool  # shortened, by the worker's cap or for this list
     value: Output | None = None
-    # Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls,
-    # the ends of all of them, one behind the other (protocol/chunks.py).
-    cursor: str = ""  # asking with it goes on after this line
+    # Of a function: a pickle of its value, or of (exception, traceback). If a task makes several calls, the ends of
+    # all of them, one after the other (protocol/chunks.py).
+    cursor: str = ""  # a request with it continues after this line
 
 
 class FailureKind(Body):

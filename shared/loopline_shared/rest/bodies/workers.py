@@ -58,7 +58,7 @@ class WorkerView(Body):
     reported_at: Time | None
     lease_until: Time
     speed: float = 1.0  # reference CPU-seconds a second and slot, as its finished tasks have shown
-    queue_s: float = 0.0  # sum of the expected remaining times of all that it holds
+    queue_s: float = 0.0  # sum of the expected remaining times of its attempts
     health: float = 0.0  # falls with failures on this worker only; at -3 it is quarantined
     quarantine: QuarantineView | None = None  # while it gets only tasks that no other worker can run
     half_open: bool = False  # after a quarantine: one attempt at a time
@@ -77,7 +77,7 @@ class ProgramView(Body):
     runs: int  # ever
     first_run_at: Time
     used_at: Time  # when it was last learnt from, or asked
-    changed_at: Time | None  # time at which earlier runs were forgotten
+    changed_at: Time | None  # when earlier runs were forgotten
     predicted: Prediction | None  # of one more task
     wall_s: float  # median, as all below, of the latest runs
     cpu_s: float
