@@ -31,7 +31,7 @@ class Life:
     def __init__(self, lasts: Callable[[int, int], float], policy: str = "round-robin", *, users: int = 2) -> None:
         self.grid = Grid(policy=policy, order=Order.NONE, shares=True, prefetch_s=1.0, lease_s=1e9, max_replicas=1)
         self.lasts, self.began = lasts, dict[AttemptId, float]()
-        self.slot_s = Counter[int]()  # by job: of tasks that have ended
+        self._ended_s = Counter[int]()  # by job: slot time of tasks that have ended
         for name, slots in SLOTS.items():
             self.grid.join(name, facts(slots))
         for user in ("ann", "bob")[:users]:
@@ -64,11 +64,16 @@ class Life:
                 break
             self.grid.now, name, attempt = following
             lasted = self.lasts(attempt.job, attempt.task)
-            self.slot_s[attempt.job] += lasted
+            self._ended_s[attempt.job] += lasted
             self.grid.end(attempt, wall_s=lasted, cpu_s=lasted)
             self.grid.report(name)
             self._note_begun()
         self.grid.now = until
+
+    def slot_s(self, job: int) -> float:
+        """Return the slot time that the job has had, including that of its running tasks."""
+        running = [one for agent in self.grid.agents.values() for one in agent.running if one in self.began]
+        return self._ended_s[job] + sum(self.grid.now - self.began[one] for one in running if one.job == job)
 
     def _next_end(self) -> tuple[float, str, AttemptId] | None:
         ends = [
@@ -247,7 +252,7 @@ def test_each_user_gets_their_share_for_any_sizes_and_run_times(
     for user, size in zip(("ann", "bob"), sizes, strict=True):
         of_user[life.submit(user, 500, size)] = user
     life.live(until=life.grid.now + span_s)
-    used_s = {of_user[job]: life.slot_s[job] for job in of_user}
+    used_s = {of_user[job]: life.slot_s(job) for job in of_user}
     margin_s = slots * (max([*pattern, his]) + life.grid.settings.prefetch_s + 0.1)
     for user in ("ann", "bob"):
         assert used_s[user] >= slots * span_s / 2 - margin_s, f"{user} got {used_s}"

@@ -222,12 +222,12 @@ def _asked_for(port: int) -> ReservedPort:
 
 
 class ReservedPort:
-    """A port that nobody else is given meanwhile. Raises OSError if it is taken.
+    """A port that no other program gets until it is released. Raises OSError if it is taken.
 
-    A socket is bound to it that does not listen. On Linux that keeps the port from whoever looks for a free one,
+    A socket is bound to it without listening. On Linux this keeps the port from programs that search for a free one,
     while a server, which sets SO_REUSEADDR, may listen there; a name of the port, which goes with this process, keeps
-    it from others who reserve it. Other systems would refuse the server, too: there the port was only free when it
-    was looked for.
+    it from others that reserve it. Other systems would refuse the server too: there the port was only free when it
+    was searched.
     """
 
     def __init__(self, number: int = 0) -> None:
