@@ -24,7 +24,7 @@ from benchmarks.harness import limits, peers
 from benchmarks.harness.grid import Figures, Grid, Run, Way, in_turns
 from benchmarks.harness.tables import answer, count, median, parser, progress, table
 from benchmarks.rates.latency import one_process
-from loopline.local.reserved_port import reserved
+from loopline.local.local_grid import reserved
 
 KNOCKING = ("--retry-min-s", "0.02", "--retry-max-s", "0.1")
 

@@ -15,10 +15,9 @@ import pytest
 
 from loopline_master import buckets
 from loopline_master.http import auth
-from loopline_master.http.auth import Auth
+from loopline_master.http.auth import Auth, TokenTimes
 from loopline_master.http.operations import Operation
 from loopline_master.http.routes import all_operations
-from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.store.queries.audit_log import AuditedAction

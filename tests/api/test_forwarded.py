@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline_master import buckets
-from loopline_master.http.edge.forwarded import client_of
+from loopline_master.http.web_app import client_of
 from tests.api.bench import Bench, running_master
 
 WRONG = {"Authorization": "Bearer ll_00000000_wrong"}

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
-from loopline.local.reserved_port import reserved
+from loopline.local.local_grid import reserved
 from loopline_master.http import web_app
 from loopline_master.http.edge.listener import standing_in
 from loopline_master.http.live import streams

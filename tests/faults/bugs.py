@@ -29,9 +29,10 @@ def bug(plant: Callable[[], None]) -> Callable[[], None]:
 
 @bug
 def losers_are_not_killed() -> None:
-    from loopline_master.core.kernel import lifecycle
+    """The state stays true: a master that believed in its losers would soon stop at its own checks."""
+    from loopline_master.core.kernel.sessions import worker_sessions
 
-    lifecycle.cancel_attempt = lambda state, attempt, reason: None
+    worker_sessions._TO_CANCEL = ()
 
 
 @bug

@@ -14,7 +14,7 @@ from typing import TypeVar
 import psutil
 
 from loopline.client import AsyncClient
-from loopline.local.reserved_port import reserved
+from loopline.local.local_grid import reserved
 from loopline_master.store import replay
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import AttemptView, JobDetail

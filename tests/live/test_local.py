@@ -20,8 +20,7 @@ import pytest
 from pydantic import SecretStr
 
 import loopline
-from loopline.local.local_grid import LocalGrid, new_grid
-from loopline.local.reserved_port import reserved
+from loopline.local.local_grid import LocalGrid, new_grid, reserved
 from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order

@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 
 from loopline.client import AsyncClient
-from loopline.local.reserved_port import reserved
+from loopline.local.local_grid import reserved
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import JobSpec, Range
 from tests.live.grid import Grid, Process, wait_for

@@ -236,3 +236,16 @@ def test_explanation_says_why_slots_are_free() -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(5.0, "5 s"), (119.0, "119 s"), (2400.0, "40 min"), (9000.0, "2.5 h")])
 def test_times_are_shown_in_readable_units(seconds: float, said: str) -> None:
     assert spoken(seconds) == said
+
+
+def test_explanation_names_what_waits_before_a_task() -> None:
+    grid = Grid(order=Order.NONE, prefetch_s=10.0, max_replicas=1)
+    grid.join("a")
+    first = grid.submit(3, size=3.0)
+    later = grid.submit(2, size=2.0)
+    assert task_says(grid, *grid.waiting("a")[-1].task_id) == (
+        "running",
+        f"waiting for a slot on a (behind 3 tasks of job {first} and 1 task of job {later})",
+    )
+    long = grid.submit(1, size=1000.0)
+    assert f"; 2 tasks of job {first} and 2 tasks of job {later} already wait there" in job_says(grid, long)

@@ -199,7 +199,7 @@ def test_job_whose_tasks_only_wait_at_workers_is_queued() -> None:
 DURATIONS = st.sampled_from([0.01, 0.2, 0.8, 3.0, 20.0])
 
 
-@settings(PATIENT, max_examples=tried(15))
+@settings(PATIENT, max_examples=tried(8))
 @given(
     policy=st.sampled_from(sorted(REGISTRY)),
     size=st.sampled_from([None, 1e-6, 1e-2, 1.0, 1e3, 1e9]),

@@ -116,3 +116,13 @@ async def test_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path, mo
         assert await write(lambda connection: connection.execute(update(tables.grid).values(now=1.0)).rowcount) == 0
         found = await write(lambda c: c.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
     assert found == "0001"
+
+
+def test_fsck_refuses_to_check_another_computers_master(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("LOOPLINE_MASTER", "https://lab-pc.example:7461")
+    monkeypatch.setenv("LOOPLINE_DATA_DIR", str(tmp_path))
+    assert fsck.main([]) == 2
+    assert "fsck reads the files of a master on this computer" in capsys.readouterr().err
+    monkeypatch.setenv("LOOPLINE_MASTER", "https://lab-pc.example:7461,http://127.0.0.1:7461")
+    assert fsck.main([]) == 2
+    assert "there is no database" in capsys.readouterr().err

@@ -66,6 +66,10 @@ def verdict(monkeypatch, capsys):
     return run
 
 
+def test_data_folder_stands_for_its_database(lived_once):
+    assert asyncio.run(check(str(lived_once.parent))) == asyncio.run(check(str(lived_once))) == []
+
+
 def test_unchanged_rows_match_the_log(lived, verdict):
     assert verdict(lived) == (0, "log and rows agree\n")
     assert verdict(parse_url(lived).database) == (0, "log and rows agree\n")
@@ -94,10 +98,10 @@ def test_missing_and_additional_rows_are_detected(lived):
 
 
 def test_missing_database_is_reported(tmp_path, verdict):
-    for nothing in (tmp_path / "nothing.db", tmp_path):
+    for nothing, file in ((tmp_path / "nothing.db", "nothing.db"), (tmp_path, "loopline.db")):
         code, said = verdict(str(nothing))
         assert code == 2
-        assert f"there is no database {nothing}\n" in said
+        assert f"there is no database {tmp_path / file}\n" in said
     assert not (tmp_path / "nothing.db").exists()
 
 

@@ -1,5 +1,6 @@
 """Limits of containers on made-up /proc and /sys, and the arithmetic of spare CPU."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,22 @@ def test_container_measures_only_itself(tmp_path: Path) -> None:
     assert (service.memory_bytes(), service.memory_available_bytes()) == (5000, 4999)
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores"
+)
+def test_cores_taken_away_while_a_worker_runs_are_noticed() -> None:
+    computer, before = Computer.here(), os.sched_getaffinity(0)
+    had = computer.cores
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        computer.refresh()
+        assert (computer.cores, computer.taken_cores) == (1.0, had - 1)
+    finally:
+        os.sched_setaffinity(0, before)
+    computer.refresh()
+    assert (computer.cores, computer.taken_cores) == (had, 0.0)
+
+
 def test_facts_of_this_computer() -> None:
     known = facts(Computer.here(), None, ("matlab",))
     assert known.slots == known.cpus >= 1
@@ -127,6 +144,8 @@ class Bench(Computer):
     used_s = 100.0
 
     def __init__(self) -> None: ...
+
+    def refresh(self) -> None: ...
 
     def busy_cpu_s(self) -> float:
         return self.used_s

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,26 @@ async def test_doctor_prints_its_findings_as_json(tmp_path: Path) -> None:
     assert any("leave free" in words for words in found["preferences"])
     packages = next(limit for limit in found["limits"] if limit["name"] == "packages that tasks ask for")
     assert packages["detail"].startswith("by uv (")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_inherited_limits_are_named(tmp_path: Path) -> None:
+    words = shlex.join([sys.executable, "-m", "loopline", "doctor", "--json", "--data-dir", str(tmp_path)])
+    limited = ["bash", "-c", f"ulimit -t 5000 -f 2000000 -n 200 && exec {words}"]
+    found = json.loads(subprocess.run(limited, capture_output=True, check=True).stdout)
+    limit = next(limit for limit in found["limits"] if limit["name"] == "no limits inherited that end tasks")
+    assert not limit["has"]
+    assert all(words in limit["detail"] for words in ("5,000 s of CPU time", "(ulimit -f)", "200 open files"))
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs a mount namespace of its own")
+@pytest.mark.parametrize("command", ["doctor", "worker"])
+def test_missing_proc_is_one_line_and_exit_code_2(tmp_path: Path, command: str) -> None:
+    words = shlex.join([sys.executable, "-m", "loopline", command, "--data-dir", str(tmp_path)])
+    hidden = ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /proc && exec {words}"]
+    ran = subprocess.run(hidden, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 2), ran.stderr
+    assert ran.stderr.startswith("error: /proc is not mounted here")
 
 
 async def test_self_test_detects_a_moved_mouse(tmp_path: Path) -> None:

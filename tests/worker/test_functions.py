@@ -689,6 +689,22 @@ async def test_chunk_ended_gently_keeps_earlier_results_and_starts_no_other_call
     assert not (tmp_path / "began-3").exists()
 
 
+async def test_chunk_whose_interpreter_dies_of_sigterm_starts_no_other_call(caller: Caller, tmp_path: Path) -> None:
+    def die(number: int, folder: str) -> None:
+        import signal
+        import time
+
+        (Path(folder) / f"began-{number}").touch()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        print("ready", flush=True)
+        time.sleep(1000)
+
+    run = await ready(caller, caller.chunk(die, *((number, str(tmp_path)) for number in (1, 2)), kill_after_s=600.0))
+    caller.bench.runner.cancel(run.attempt, gently=True)
+    assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert not (tmp_path / "began-2").exists()
+
+
 def ignore_sigterm() -> None:
     import signal
     import time

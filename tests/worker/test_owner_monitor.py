@@ -317,7 +317,10 @@ async def test_slots_follow_the_use_of_an_owners_program(
 class _Cores(Computer):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.cores = self.measured_cores = 2.0
+        self.measured_cores = 2.0
+
+    def _usable_cores(self) -> float:
+        return 2.0
 
 
 def _tasks_cpu_s(agent: Started) -> float:

@@ -194,6 +194,12 @@ describe("a job that was submitted before", () => {
     expect(meaningOf(draft).mistakes.secrets).toContain("KEY");
   });
 
+  it("says that links and empty folders are left out", () => {
+    const inputs = { "a.txt": `sha256:${"a".repeat(64)}`, now: { link: "a.txt" }, plots: { folder: true as const } };
+    expect(filesOf(inputs).map((file) => file.path)).toEqual(["a.txt"]);
+    expect(leftOut({ inputs } as JobSpec)).toEqual(["links and empty folders among its files"]);
+  });
+
   it("has the Python of packages, builds, and times", () => {
     const draft = { ...EMPTY, command: "run", packages: "numpy", python: "3.12", builds: true };
     const { spec, mistakes } = meaningOf({ ...draft, killAfter: "1m", retryDelay: "30s" });

@@ -69,12 +69,15 @@ def _run(options: dict[str, object]) -> int:
     gc.disable()  # while modules are imported: they stay
     from loopline_worker import agent
     from loopline_worker.discovery import with_master
-    from loopline_worker.host import descriptors
+    from loopline_worker.host import descriptors, surroundings
     from loopline_worker.launch import delegation
     from loopline_worker.settings import WorkerSettings
     from loopline_worker.state.data_directory import DataDirectory
 
+    surroundings.check_proc()
     descriptors.raise_limit()
+    for limit in surroundings.inherited_limits():
+        logging.warning("this worker was started with a limit: %s", limit)
     settings = with_master(WorkerSettings.load(**options))
     settings.find_token()  # raises if its file is not there: what is not there cannot be hidden from tasks
     data_directory = DataDirectory(settings.data_dir)

@@ -22,6 +22,7 @@ from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, is_contained, processor
 from loopline_worker.host.layout import layout
 from loopline_worker.host.load import Battery, Meter, Pressure
+from loopline_worker.host.surroundings import check_proc, inherited_limits
 from loopline_worker.launch.abilities import Ability, abilities
 from loopline_worker.launch.sandbox import WORDS, kind_here
 from loopline_worker.owner.preferences import in_words, preferences_of
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.sandbox:
         return _tell_of_sandbox()
     try:
+        check_proc()
         settings = WorkerSettings.load(data_dir=options.data_dir, policy=options.policy)
     except LooplineError as error:
         print(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
@@ -161,11 +163,16 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
-        limits=[*abilities(), _functions(settings), *_software(settings), *_planner()],
+        limits=[*abilities(), _inherited(), _functions(settings), *_software(settings), *_planner()],
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
         layout=layout().words,
     )
+
+
+def _inherited() -> Ability:
+    found = inherited_limits()
+    return Ability("no limits inherited that end tasks", not found, "; ".join(found))
 
 
 def _functions(settings: WorkerSettings) -> Ability:

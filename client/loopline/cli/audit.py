@@ -76,7 +76,7 @@ def replay(
     Parameters
     ----------
     database
-        SQLite's file, or a database URL.
+        A master's data folder, its loopline.db, or a database URL.
     policy
         Replay under this policy.
     order

@@ -6,19 +6,19 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopline.client import AsyncClient
 from loopline.local import caretaker
-from loopline.local.reserved_port import ReservedPort, reserved
 from loopline.programs import program, require
 from loopline.settings import local_folder
 from loopline_shared.errors import LooplineError
@@ -219,3 +219,42 @@ def _asked_for(port: int) -> ReservedPort:
     except OSError as error:
         message = f"port {port} of this computer cannot be used: {error.strerror}"
         raise LooplineError("port_taken", message, "give another --port, or none") from None
+
+
+class ReservedPort:
+    """A port that no other program gets until it is released. Raises OSError if it is taken.
+
+    A socket is bound to it without listening. On Linux this keeps the port from programs that search for a free one,
+    while a server, which sets SO_REUSEADDR, may listen there; a name of the port, which goes with this process, keeps
+    it from others that reserve it. Other systems would refuse the server too: there the port was only free when it
+    was searched.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        place = socket.socket()
+        self._held = [place]
+        try:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            place.bind(("127.0.0.1", number))
+            self.number: int = place.getsockname()[1]
+            if sys.platform == "linux":
+                self._held.append(socket.socket(socket.AF_UNIX))
+                self._held[-1].bind(f"\0loopline-port-{self.number}")
+        except OSError:
+            self.release()
+            raise
+        if sys.platform != "linux":
+            self.release()
+
+    def release(self) -> None:
+        """Let others have the port, once its daemon has ended."""
+        for held in self._held:
+            held.close()
+
+
+def reserved(*wanted: int) -> ReservedPort:
+    """Reserve the first of these ports that is free, or else any."""
+    for number in wanted:
+        with suppress(OSError):
+            return ReservedPort(number)
+    return ReservedPort()

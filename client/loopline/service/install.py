@@ -5,19 +5,19 @@ from __future__ import annotations
 import getpass
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from loopline.programs import require
 from loopline.service import installed, plans, trusted
 from loopline.service.master_plans import master_for_system, master_for_user
-from loopline.service.plans import Plan
-from loopline.service.reporter import with_reporter
+from loopline.service.plans import Plan, filled
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import membership_file
 
@@ -25,6 +25,7 @@ Role = Literal["worker", "master"]
 SYSTEMD_RUNS = Path("/run/systemd/system")
 _WITHIN_S = 60.0
 _LINGERING = Path("/var/lib/systemd/linger")
+_FILE = "loopline-reporter.desktop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +228,22 @@ def _succeeds(command: Sequence[str]) -> bool:
         return subprocess.run(command, capture_output=True, timeout=_WITHIN_S, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+def with_reporter(plan: Plan, python: str, autostart: Path = Path("/etc/xdg/autostart")) -> Plan:
+    """Return the plan with an entry that every desktop of this computer reads when somebody logs in."""
+    command = _for_desktop([python, "-P", "-m", "loopline_worker.presence"])
+    return replace(plan, beside={**plan.beside, autostart / _FILE: filled(_FILE, command=command)})
+
+
+def _for_desktop(command: Sequence[str]) -> str:
+    """Return the command quoted as the Desktop Entry Specification has it."""
+    return " ".join(_word(word) for word in command)
+
+
+def _word(word: str) -> str:
+    plain = word.replace("%", "%%")
+    if re.fullmatch(r"[\w%@+=:,./-]+", plain, re.ASCII):
+        return plain
+    quoted = re.sub(r'(["`$\\])', r"\\\1", plain)
+    return '"' + quoted.replace("\\", "\\\\") + '"'  # the file's own escapes are read first

@@ -6,6 +6,7 @@ so a slow hash or a comparison in constant time would add nothing.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from aiohttp import web
 from loopline_master.buckets import Buckets
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
-from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_master.store import Store
 from loopline_master.store.queries.audit_log import AuditedAction
@@ -53,6 +53,7 @@ _MOST_FAILURES = 100
 _CUT = 200
 """Longest name of a changed object in the audit log, in characters."""
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
+_STORED_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +313,44 @@ def _host_of(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+class TokenTimes:
+    """Remembers uses, storing them once a minute and before they are read, and ends links of expired tokens."""
+
+    def __init__(self, tokens: TokenStore, end: Callable[[str], None]) -> None:
+        """``end``: ends the links and streams of a token."""
+        self._tokens = tokens
+        self._end = end
+        self._uses: dict[str, tuple[float, str]] = {}
+        self._expiring: dict[str, float] = {}  # of tokens used since the start
+
+    def note_use(self, token: str, address: str, expires_at: float | None) -> None:
+        """Record the use of a valid token."""
+        now = time.time()
+        self._uses[token] = (now, address)
+        if expires_at is not None and token not in self._expiring:
+            self._expiring[token] = expires_at
+            asyncio.get_running_loop().call_later(expires_at - now, self._expire, token)
+
+    def end_expired(self, now: float) -> None:
+        """End the links and streams of the tokens that have expired."""
+        for token in [token for token, expires_at in self._expiring.items() if expires_at <= now]:
+            self._expire(token)
+
+    def _expire(self, token: str) -> None:
+        if self._expiring.pop(token, None) is not None:
+            self._end(token)
+
+    async def store(self) -> None:
+        """Store the uses that are not stored yet."""
+        uses, self._uses = self._uses, {}
+        if uses:
+            await self._tokens.note_uses(uses)
+
+    async def run(self) -> None:
+        """Store the uses once a minute, and end links of tokens that expired early when the clock was set forward."""
+        while True:
+            await asyncio.sleep(_STORED_EVERY_S)
+            self.end_expired(time.time())
+            await self.store()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.api_docs import ApiDocument
-from loopline_master.http.edge.forwarded import behind_proxies
 from loopline_master.http.edge.listener import accepting
 from loopline_master.http.edge.undecided import Undecided
 from loopline_master.http.late_routes import LateRoutes
@@ -23,6 +24,9 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.timings import HEADERS_WITHIN_S, STOP_WITHIN_S
 from loopline_shared.errors import LooplineError
+
+Address = IPv4Address | IPv6Address
+HEADER = "X-Forwarded-For"
 
 
 def api_document() -> ApiDocument:
@@ -116,3 +120,46 @@ def _cannot_listen(settings: MasterSettings, error: OSError) -> LooplineError:
 async def _disconnect(app: web.Application) -> None:
     app[PARTS][OpenStreams].cancel_all()
     app[PARTS][WorkerLinks].close_all()
+
+
+def behind_proxies(proxies: Collection[Address]) -> Middleware:
+    """Return a middleware that gives requests from these proxies the address of their client.
+
+    Without it, all users would have the proxy's address in the audit log and in the count of wrong secrets.
+    """
+
+    @web.middleware
+    async def forwarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if HEADER in request.headers and _parse(request.remote or "") in proxies:
+            client = client_of(request.headers.getall(HEADER), proxies)
+            if client is not None:
+                request = request.clone(remote=str(client))
+        return await handler(request)
+
+    return forwarded
+
+
+def client_of(headers: Collection[str], proxies: Collection[Address]) -> Address | None:
+    """Return the last address that belongs to no proxy; None if it cannot be read.
+
+    Each proxy appends the address that it sees, so earlier entries were written by the client.
+    """
+    found = None
+    for word in reversed(",".join(headers).split(",")):
+        found = _parse(word.strip())
+        if found is None or found not in proxies:
+            return found
+    return found
+
+
+def _parse(word: str) -> Address | None:
+    """Return an address, which may have a port; None if this is not one."""
+    if word.startswith("["):
+        word = word[1:].partition("]")[0]
+    elif word.count(":") == 1:
+        word = word.partition(":")[0]
+    try:
+        found = ip_address(word.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,6 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from loopline_master.files import whole_files
 from loopline_master.files.bucket import Bucket
@@ -170,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="answer with JSON on stdout")
     chosen = parser.parse_args(arguments)
     try:
+        if chosen.data_dir is None:
+            _check_is_here(os.environ.get("LOOPLINE_MASTER", ""))
         settings = MasterSettings.load(data_dir=chosen.data_dir)
         report = asyncio.run(check(settings))
         if chosen.set_aside:
@@ -179,6 +184,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     _tell(report, as_json=chosen.json)
     return 1 if report.losses else 0
+
+
+def _check_is_here(addresses: str) -> None:
+    """Raise LooplineError if LOOPLINE_MASTER names masters of other computers only: their files are not here."""
+    here = {"localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()}
+    if addresses and not here & {urlsplit(address).hostname for address in addresses.split(",")}:
+        message = f"LOOPLINE_MASTER is {addresses}: fsck reads the files of a master on this computer"
+        raise LooplineError("fsck", message, "run it there, or name a data folder of this computer with --data-dir")
 
 
 def _tell(report: FilesChecked, *, as_json: bool) -> None:

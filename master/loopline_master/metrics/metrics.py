@@ -10,11 +10,13 @@ import logging
 import random
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Collection, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
 
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Worker
@@ -23,7 +25,6 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.trust.trust import Mismatch
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
-from loopline_master.metrics.totals import Totals
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport, Sizes
@@ -255,3 +256,19 @@ def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> C
             log.warning("task %s: two of its results differ; `loopline explain %s` says more", one.task, one.task)
 
     return watch
+
+
+class Totals:
+    """A counter with labels; ``of`` has its numbers by their values."""
+
+    def __init__(self, registry: CollectorRegistry, name: str, text: str, *labels: str) -> None:
+        self._name, self._text, self._labels, self._began = name, text, labels, time.time()
+        self.of: dict[tuple[str, ...], float] = defaultdict(float)
+        registry.register(self)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the numbers as Prometheus reads them."""
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for values, number in self.of.items():
+            family.add_metric(values, number, created=self._began)
+        yield family

@@ -119,7 +119,7 @@ def write_events(connection: Connection) -> None:
 
 
 async def check(database: str) -> list[Difference]:
-    """Replay the log of a SQLite file or a database URL."""
+    """Replay the log of a SQLite file, of a master's data folder, or of a database URL."""
     return await _read(database, replay)
 
 
@@ -129,9 +129,12 @@ async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
 
 
 async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
-    if "://" not in database and not Path(database).is_file():
-        raise LooplineError("no_database", f"there is no database {database}", "name a master's loopline.db")
-    file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
+    path = Path(database, "loopline.db") if Path(database).is_dir() else Path(database)
+    if "://" not in database and not path.is_file():
+        raise LooplineError(
+            "no_database", f"there is no database {path}", "name a master's data folder or loopline.db"
+        )
+    file = f"sqlite:///{path.absolute().as_uri()}?mode=ro&uri=true"
     url = parse_url(database if "://" in database else file)
 
     def checked(connection: Connection) -> Result:
@@ -208,7 +211,7 @@ def _say_start(start: Checkpoint) -> None:
 def main() -> int:
     """Return the exit code: 0 if log and rows agree, 1 if they differ, 2 if the database cannot be read."""
     parser = argparse.ArgumentParser(prog="loopline replay", description="Compare stored rows with the event log.")
-    parser.add_argument("database", help="SQLite's file, or a database URL")
+    parser.add_argument("database", help="a master's data folder, its loopline.db, or a database URL")
     parser.add_argument("--json", action="store_true", help="differences as a JSON list")
     parser.add_argument("--events", action="store_true", help="write the log itself, a line of JSON for each step")
     chosen = parser.parse_args()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -23,7 +23,9 @@ from loopline_master.core.events import (
     WorkerLeft,
 )
 from loopline_master.core.kernel.effects import Effects, Submitted
-from loopline_shared.model import AttemptId, JobState, Load, Outcome, Result, TaskId
+from loopline_master.core.kernel.entities import Job, Task
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_shared.model import AttemptId, JobState, Load, Outcome, Result, TaskId, TaskState
 from loopline_shared.protocol.worker_link import Assign
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.hosts import Steady
@@ -39,7 +41,8 @@ from loopline_simulator.whatif.recording import (
     Steering,
     rebased,
 )
-from loopline_simulator.whatif.retries import Retriable
+
+_UNSUCCESSFUL = (TaskState.FAILED, TaskState.CANCELLED)
 
 
 class WhatIfWorld(ChangingWorld):
@@ -255,3 +258,39 @@ class WhatIfWorld(ChangingWorld):
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:
     return isinstance(item, JobRetried)
+
+
+class Retriable:
+    """Rows of jobs that will be retried, as they are in the replay. Jobs go by their numbers in the recording."""
+
+    def __init__(self, recorded: Iterable[int]) -> None:
+        self._jobs: dict[int, Job | None] = dict.fromkeys(recorded)
+        self._tasks: dict[int, dict[int, Task]] = {job: {} for job in self._jobs}
+        self._overdue: set[int] = set()
+
+    def note(self, effects: Effects, recorded_as: Mapping[int, int]) -> list[int]:
+        """Return the jobs that have ended now and whose retry is overdue."""
+        if not self._jobs:
+            return []
+        for job in effects.jobs.values():
+            if (recorded := recorded_as.get(job.id)) in self._jobs:
+                self._jobs[recorded] = job
+        for task in effects.tasks.values():
+            if (recorded := recorded_as.get(task.job)) in self._jobs:
+                self._tasks[recorded][task.number] = task
+        return [job for job in sorted(self._overdue) if self._is_retriable(job)]
+
+    def event(self, recorded: int) -> JobRetried | None:
+        """Return the job's retry; None if it must wait or there is nothing to do."""
+        self._overdue.discard(recorded)
+        job = self._jobs[recorded]
+        if job is None or not self._is_retriable(recorded):
+            self._overdue.add(recorded)
+            return None
+        tasks = self._tasks[recorded].values()
+        succeeded = IntervalSet.of(task.number for task in tasks if task.state is TaskState.SUCCEEDED)
+        return JobRetried(job, [task for task in tasks if task.state in _UNSUCCESSFUL], succeeded.pairs())
+
+    def _is_retriable(self, recorded: int) -> bool:
+        job = self._jobs[recorded]
+        return job is not None and job.state in (JobState.FAILED, JobState.CANCELLED)

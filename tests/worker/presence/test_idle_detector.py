@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline_worker.presence.idle_detector import IdleDetector, InputClock, judge
-from loopline_worker.presence.macos import MacOS
+from loopline_worker.presence.idle_detector import IdleDetector, InputClock, MacOS, judge
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.windows_input import SessionInfo, Windows, session_idle_s, tick_idle_s
 from loopline_worker.task_group import TaskGroup

@@ -155,6 +155,7 @@ export function leftOut(spec: JobSpec): string[] {
     ...parts.map(([name]) => name),
     ...hiddenIn(spec).map((name) => `the value of ${name}`),
     ...(isRowFile(spec.parameters) ? ["parameters from a file"] : []),
+    ...(Object.values(spec.inputs ?? {}).some(isNoFile) ? ["links and empty folders among its files"] : []),
     ...(spec.requires?.software?.packages ? ["packages"] : []),
     ...((spec.notify?.on?.length ?? EVENTS) < EVENTS ? ["the events of its notification"] : []),
   ];
@@ -208,6 +209,8 @@ const patternsIn = (spec: JobSpec, isOptional: boolean): string =>
     .filter((one) => Boolean(one.optional) === isOptional)
     .map((one) => one.path)
     .join(" ");
+
+const isNoFile = (input: Inputs[string]): boolean => typeof input !== "string" && !("file" in input);
 
 /** Its lines are on the master, and may be millions. */
 const isRowFile = (parameters: JobSpec["parameters"]): boolean =>

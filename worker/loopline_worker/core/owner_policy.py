@@ -53,6 +53,7 @@ class Signs:
 
     cores: float
     spare_cpu: float
+    taken_cores: float = 0.0  # since the worker started
     idle_s: float | None = None  # since the last input; None: unknown
     wanted_cores: float = 0.0  # cores that other programs need at once; 0: the processor is not contended
     memory_available_bytes: int = 0
@@ -86,10 +87,19 @@ def is_present(preferences: OwnerPreferences, signs: Signs) -> bool:
 
 def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     """Decide how many of ``most`` slots may be used; ``before``: slots allowed until now."""
-    decision = _slots_for(preferences, signs, most, before)
+    decision = _slots_for(preferences, signs, (left := _left_of(most, signs)), before)
+    if left < most and not decision.why:
+        had = signs.cores + signs.taken_cores
+        decision = replace(decision, why=f"this worker may use only {signs.cores:g} of its {had:g} cores now")
     if signs.network and decision.slots:  # a task could not fetch its files or deliver its results
         return replace(decision, why=decision.why or signs.network, nothing_new=True)
     return decision
+
+
+def _left_of(most: int, signs: Signs) -> int:
+    """Return how many slots still have cores, at least one."""
+    had = signs.cores + signs.taken_cores
+    return min(most, max(1, math.floor(most * signs.cores / had))) if signs.taken_cores else most
 
 
 def _slots_for(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:

@@ -30,22 +30,32 @@ _UNLIMITED = 2**62
 
 
 class Computer:
-    """Capacity of this computer. ``cores`` may be used; ``busy_cpu_s`` counts the time of ``measured_cores``.
+    """Capacity of this computer. ``cores`` may be used now; ``busy_cpu_s`` counts the time of ``measured_cores``.
+
+    ``taken_cores``: usable when the worker started, but not now.
 
     In a container both are the container's, so that containers on one host do not back off from one another's work.
     """
 
     def __init__(self, cgroup: Cgroup | None, contained: bool) -> None:
-        present = _usable_cpus()
-        self._cgroup = cgroup
+        self._cgroup, self.taken_cores = cgroup, 0.0
         self._group = cgroup if cgroup and contained and cgroup.cpu_s() is not None else None
-        self.cores = min(float(present), (cgroup and cgroup.cpu_limit()) or present)
-        self.measured_cores = self.cores if self._group else float(psutil.cpu_count() or present)
+        self.cores = self._cores_at_start = self._usable_cores()
+        self.measured_cores = self.cores if self._group else float(psutil.cpu_count() or self.cores)
 
     @classmethod
     def here(cls) -> Computer:
         """Return this computer."""
         return cls(Cgroup.find(), is_contained())
+
+    def refresh(self) -> None:
+        """Notice cores that were taken away or given back, by an affinity, a control group or the kernel."""
+        self.cores = self._usable_cores()
+        self.taken_cores = max(0.0, self._cores_at_start - self.cores)
+
+    def _usable_cores(self) -> float:
+        present = _usable_cpus()
+        return min(float(present), (self._cgroup and self._cgroup.cpu_limit()) or present)
 
     @property
     def cpus(self) -> int:

@@ -55,6 +55,7 @@ class Meter:
     def sample(self, own_cpu_s: float) -> None:
         """Measure. ``own_cpu_s``: the CPU seconds of the agent and its tasks since its start."""
         now = time.monotonic()
+        self._computer.refresh()
         self.pressure = Pressure.now()
         others_cpu_s = self._computer.busy_cpu_s() - own_cpu_s
         if self._last and now > self._last[0]:

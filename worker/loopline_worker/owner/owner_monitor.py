@@ -177,6 +177,7 @@ class OwnerMonitor:
         self._signs = Signs(
             self._computer.cores,
             self._meter.spare_cpu,
+            taken_cores=self._computer.taken_cores,
             memory_available_bytes=self._meter.memory_available_bytes(),
             celsius=hottest() if self.preferences.max_temperature_c is not None else None,
             on_battery=self._battery.is_in_use(),

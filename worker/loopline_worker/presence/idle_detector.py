@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from loopline_worker.presence.probe import Probe, Reading
 from loopline_worker.presence.session_reports import SessionReports
 from loopline_worker.presence.waiting.routine import Routine
 
 _COARSE_S = 2.0
+_HARDWARE = 1  # kCGEventSourceStateHIDSystemState
+_ANY_INPUT = 0xFFFFFFFF  # kCGAnyInputEventType
 
 
 class Idleness(NamedTuple):
@@ -108,8 +112,6 @@ def probes() -> list[Probe]:
     from loopline_worker.presence.terminals import Terminals
 
     if sys.platform == "darwin":
-        from loopline_worker.presence.macos import MacOS
-
         return [MacOS(), Terminals()]
     from loopline_worker.presence.gamepads import Gamepads
     from loopline_worker.presence.logind import Logind
@@ -118,3 +120,29 @@ def probes() -> list[Probe]:
     from loopline_worker.presence.x11 import X11
 
     return [Mutter(), Wayland(), X11(), Logind(), Terminals(), Gamepads()]
+
+
+class MacOS(Probe):
+    """Asks CoreGraphics."""
+
+    name = "macos"
+
+    def __init__(self) -> None:
+        self._ask: Any = None
+
+    def look(self) -> Reading:
+        """Return the time since the last input of any device."""
+        try:
+            self._ask = self._ask or _function()
+            return Reading(self.name, max(0.0, self._ask(_HARDWARE, _ANY_INPUT)), True, "CoreGraphics")
+        except (OSError, AttributeError) as error:
+            return Reading(self.name, detail=f"CoreGraphics cannot be asked: {error}")
+
+
+def _function() -> Any:
+    path = ctypes.util.find_library("CoreGraphics")
+    if path is None:
+        raise OSError("the library is not installed")
+    function = ctypes.CDLL(path).CGEventSourceSecondsSinceLastEventType
+    function.restype, function.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_uint32)
+    return function

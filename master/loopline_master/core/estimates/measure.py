@@ -189,7 +189,7 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
 
 
 def _work_shown(grid: Grid, job: Job, size: float | None) -> float:
-    """Return the expected work of a task of a job that has had a task clearly longer than expected."""
+    """Return the expected work of a task of a job whose attempts have disproved the expectation."""
     if size is not None and job.size_source is SizeSource.GIVEN:
         return size * unit_of(job)
     expected, count = job.work_done, job.succeeded
@@ -208,7 +208,7 @@ def unit_of(job: Job) -> float:
     """Return the reference CPU-seconds that a unit of the job's given sizes is worth, as measured; 1 if unknown.
 
     It is measured on the job's finished tasks, and before there are any, on its program's runs. So a user's wrong
-    sizes affect only that user. Once a task has taken clearly longer than its size says, only measurements count.
+    sizes affect only that user. Once an attempt has disproved these sizes, only measurements count.
     """
     if job.longest and job.size and job.size_source is SizeSource.GIVEN:
         return (job.used + job.longest) / (job.work_done + job.size / job.task_count)

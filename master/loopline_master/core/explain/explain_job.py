@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -10,7 +11,7 @@ from loopline_master.core.explain.explain_shares import slots_used_up, users_ahe
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.explain.explain_units import units_used_up
 from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.entities import LIVE, Job, Task
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
 from loopline_master.core.kernel.index.requirements import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
@@ -21,7 +22,17 @@ from loopline_master.core.wings.gangs.planning.explain_plan import explain_start
 from loopline_master.core.wings.transfers.data_delay import known_files
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_master.core.wings.trust import trust
-from loopline_shared.model import AfterState, AttemptState, JobState, Order, SizeSource, TaskId, TaskState, is_reached
+from loopline_shared.model import (
+    AfterState,
+    AttemptId,
+    AttemptState,
+    JobState,
+    Order,
+    SizeSource,
+    TaskId,
+    TaskState,
+    is_reached,
+)
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 from loopline_shared.spec import JobSpec
 
@@ -324,6 +335,9 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     if any(state.index.slots.free_slots(w) >= job.slots for w in able if requirements.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
+    waiting = [one for w in able for one in attempts.queues.of_worker.get(w.name, ()) if one.job != job.id]
+    if waiting:
+        detail += f"; {_by_job(waiting)} already {'waits' if len(waiting) == 1 else 'wait'} there"
     barred = [worker for worker in able if worker.quarantined_until is not None]
     if barred:
         detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} in quarantine: on {barred[0].name} "
@@ -337,7 +351,6 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 _NOTES = {
     AttemptState.FROZEN: " (frozen: its owner is there)",
     AttemptState.DELIVERING: " (delivering its result)",
-    AttemptState.PREFETCHED: " (waiting there for a slot)",
 }
 
 
@@ -345,11 +358,31 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     if launches := launches_of(state, task_id):
         return explain_gang.phases_reason(state, launches)
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
-    notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
-    places = " and ".join(sorted(worker + note for worker, note in notes))
+    places = " and ".join(sorted(a.worker + (_NOTES.get(a.state) or _queue_before(state, a)) for a in attempts))
+    if all(a.is_queued for a in attempts):
+        return Reason(code="prefetched", count=len(attempts), detail=f"waiting for a slot on {places}")
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
     took_down = f"; it {trust.downfall_verdict(task)} before" if task.took_down else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
+
+
+def _queue_before(state: State, attempt: Attempt) -> str:
+    """Return the tasks before a prefetched attempt in its worker's queue, and those in its slots; else nothing."""
+    if not attempt.is_queued:
+        return ""
+    queue = [number for _, number in state.index.attempts.queues.order[attempt.worker]]
+    before = queue[: queue.index(attempt.id)]
+    before += [one.id for one in state.index.attempts.seated_on(attempt.worker)]
+    return f" (behind {_by_job(before)})" if before else " (next in its queue)"
+
+
+def _by_job(attempts: Iterable[AttemptId]) -> str:
+    """Return the attempts by job in words: ``3 tasks of job 5 and 1 task of job 7``, the jobs with most first."""
+    counts = Counter(attempt.job for attempt in attempts).most_common()
+    said = [f"{_tasks(count)} of job {job}" for job, count in counts[:_MOST_LEADERS]]
+    if rest := sum(count for _, count in counts[_MOST_LEADERS:]):
+        said.append(f"{_tasks(rest)} of other jobs")
+    return " and ".join(said)
 
 
 def files_of_job(scheduler: Scheduler, job: int, task: int | None = None) -> list[FileFlow]:

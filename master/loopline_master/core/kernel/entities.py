@@ -175,7 +175,7 @@ class Job:
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
     idle_s: float = 0.0  # spent part of its idle budget (wings/exemptions/idle_budget.py)
     most_used: float = 0.0  # the maximum of the measured work while it held others
-    longest: float = 0.0  # work of its longest attempt that took clearly longer than expected; 0: none has
+    longest: float = 0.0  # largest work of an attempt that disproves the expected work of its tasks; 0: none does
     proof: tuple[MeasuredWork, ...] = ()  # attempts without a result that, with ``used``, proved it overdrawn
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     max_running: int | None = None  # attempts that may run at once; None: unlimited

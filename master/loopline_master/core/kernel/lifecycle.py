@@ -25,6 +25,8 @@ IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
 _TOLERANCE, _NOISE_S = 2.0, 0.05
 """An attempt takes longer than expected if it takes more than ``_TOLERANCE`` times as long, plus the noise of a
 start."""
+_FAR_SHORTER = 8.0
+"""An attempt that takes this many times less than expected disproves the size of its job's tasks."""
 _SHOWN_TIMES = 2.0
 """A job without a size counts as this many times the work measured on its tasks, as the last one may be longer."""
 
@@ -119,6 +121,8 @@ def _is_longer_than_expected(state: State, job: Job, attempt: Attempt) -> bool:
         return True
     if attempt.state in _RESULTS:
         job.confirmed += 1
+        if not job.longest and attempt.wall_s * _FAR_SHORTER < attempt.expected_s:
+            job.longest = measure.work_done(state.workers[attempt.worker], attempt)
     return False
 
 
