@@ -174,7 +174,7 @@ def test_tasks_yield_the_cores_that_others_wanted() -> None:
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_slots_shrink_with_the_cores_that_are_taken_away(policy: Policy) -> None:
-    preferences = OwnerPreferences(policy, leave_cores=0.0)
+    preferences = OwnerPreferences(policy, reserve_cores=0.0)
     half = Signs(4.0, 4.0, taken_cores=4.0, idle_s=1e6)
     assert decide(preferences, half, 8, 8) == Decision(4, "this worker may use only 4 of its 8 cores now")
     assert decide(preferences, replace(half, cores=0.5, spare_cpu=0.5, taken_cores=7.5), 8, 8).slots == 1
