@@ -222,12 +222,12 @@ def _asked_for(port: int) -> ReservedPort:
 
 
 class ReservedPort:
-    """A port that nobody else is given meanwhile. Raises OSError if it is taken.
+    """A port reserved until this object is closed. Raises OSError if it is taken.
 
-    A socket is bound to it that does not listen. On Linux that keeps the port from whoever looks for a free one,
-    while a server, which sets SO_REUSEADDR, may listen there; a name of the port, which goes with this process, keeps
-    it from others who reserve it. Other systems would refuse the server, too: there the port was only free when it
-    was looked for.
+    A socket that does not listen is bound to it. On Linux the kernel then gives the port to no program that asks for
+    any free port, while a server that sets SO_REUSEADDR can listen on it. An abstract socket named after the port,
+    which ends with this process, keeps it from others who reserve ports in this way. Other systems would refuse the
+    server, too: there the port was only free when it was checked.
     """
 
     def __init__(self, number: int = 0) -> None:
