@@ -40,6 +40,12 @@ def test_many_attempts_are_logged_as_a_count(
     assert caplog.messages[-1] == "attempt 1.1.1 succeeded after 1.2 s"
 
 
+def test_start_names_the_user_and_the_job(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level(logging.INFO)
+    AttemptLog(Contribution(tmp_path / "contribution")).began(run_of("true", user="ann", job_name="sweep"))
+    assert caplog.messages == ["attempt 1.1.1 of ann (sweep) starts: true"]
+
+
 def test_verbose_log_has_all_attempts(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -276,6 +276,22 @@ async def test_pause_gives_attempts_back_and_survives_a_restart(master: SmallMas
     Pause(agent.folder / "pause.json").clear()
 
 
+async def test_administrators_file_gives_tasks_back_until_it_is_removed(
+    master: SmallMaster, start: Start, tmp_path: Path
+) -> None:
+    off = tmp_path / "off"
+    agent = start(policy="always", slots=1, off_file=off)
+    await until(lambda: master.reports and load(master).slots == 1)
+    run = run_of("sh", "-c", FAMILY)
+    await runs(master, agent, run)
+    off.write_text("exam week\nuntil friday\n")
+    (result,) = await master.results_of(run)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, f"switched off by {off}: exam week")
+    await until(lambda: load(master).slots == 0)
+    off.unlink()
+    await until(lambda: load(master).slots == 1)
+
+
 HOG = [sys.executable, "-I", "-S", "-c", "while True: pass"]
 
 

@@ -143,6 +143,12 @@ def test_low_memory_is_reported_while_the_owner_is_present() -> None:
     assert always == Decision(0, "zoom is running")
 
 
+def test_administrators_file_ends_all_tasks_at_once() -> None:
+    off = replace(AWAY, switched_off="/etc/loopline/off: exam week", paused="for good")
+    for policy in Policy:
+        assert asked(off, policy=policy) == Decision(0, "switched off by /etc/loopline/off: exam week", at_once=True)
+
+
 def test_quiet_computer_uses_part_of_its_cores() -> None:
     assert asked(AWAY, max_share=0.5).slots == 2
     assert asked(AWAY, max_share=0.1).slots == 0

@@ -44,7 +44,7 @@ _GROUPS = {
             "yield_to_load",
             "on_battery",
         ),
-        *("on_metered", "max_mb_per_day", "hours", "pause_while_running", "owner_page", "owner_port"),
+        *("on_metered", "max_mb_per_day", "hours", "pause_while_running", "off_file", "owner_page", "owner_port"),
     ),
     "what tasks may do": (
         *(
@@ -69,6 +69,7 @@ _METAVARS = {
 }
 _METAVARS |= {
     "pause_while_running": "PROGRAM",
+    "off_file": "FILE",
     "max_temperature_c": "DEGREES",
     "max_mb_per_day": "MB",
     "policy": "WHEN",

@@ -173,6 +173,9 @@ class WorkerSettings(Settings):
         float | None, Field(ge=0, description="MB of task files over the network in a day; default: any")
     ] = None
     hours: Annotated[Hours, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
+    off_file: Annotated[
+        Path, Field(description="all tasks leave while this file exists; its first line is shown as the reason")
+    ] = Path("/etc/loopline/off")
     pause_while_running: Annotated[
         tuple[str, ...],
         BeforeValidator(_split),

@@ -222,12 +222,12 @@ def _asked_for(port: int) -> ReservedPort:
 
 
 class ReservedPort:
-    """A port that no other program gets until it is released. Raises OSError if it is taken.
+    """A port reserved until this object is closed. Raises OSError if it is taken.
 
-    A socket is bound to it without listening. On Linux this keeps the port from programs that search for a free one,
-    while a server, which sets SO_REUSEADDR, may listen there; a name of the port, which goes with this process, keeps
-    it from others that reserve it. Other systems would refuse the server too: there the port was only free when it
-    was searched.
+    A socket that does not listen is bound to it. On Linux the kernel then gives the port to no program that asks for
+    any free port, while a server that sets SO_REUSEADDR can listen on it. An abstract socket named after the port,
+    which ends with this process, keeps it from others who reserve ports in this way. Other systems would refuse the
+    server, too: there the port was only free when it was checked.
     """
 
     def __init__(self, number: int = 0) -> None:

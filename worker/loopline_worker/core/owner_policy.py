@@ -61,6 +61,7 @@ class Signs:
     on_battery: bool = False
     is_time: bool = True  # within the weekly hours
     program: str = ""  # a running program that the owner listed as a reason to pause
+    switched_off: str = ""  # the path and first line of the file `off_file`; empty: it is absent
     paused: str = ""  # until when the owner has paused the worker
     network: str = ""  # why no files may come or go; empty if they may
 
@@ -103,6 +104,8 @@ def _left_of(most: int, signs: Signs) -> int:
 
 
 def _slots_for(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
+    if signs.switched_off:
+        return Decision(0, f"switched off by {signs.switched_off}", at_once=True)
     if signs.paused:
         return Decision(0, f"paused by the owner {signs.paused}", at_once=True)
     if preferences.max_share < 1:

@@ -1,4 +1,4 @@
-"""Blockers of all tasks by the owner's wish: a pause, or a running program."""
+"""Blockers of all tasks: a pause or a running program, by the owner's wish, and an administrator's file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from loopline_worker.host.boot_clock import boot_id, boot_s
 log = logging.getLogger(__name__)
 
 FOR_GOOD = math.inf
+_LONGEST_NOTE = 100
 _MORNING = 8  # o'clock: when tomorrow begins
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 LOOK_AT_PROGRAMS_EVERY_S = 0.7
@@ -132,6 +133,18 @@ def _end_in_words(left_s: float, now: float) -> str:
     return time.strftime(
         "until %H:%M %Z" if left_s < 86400 / 2 else "until %a %d %b %H:%M %Z", time.localtime(now + left_s)
     )
+
+
+def switched_off(file: Path) -> str:
+    """Return the path of an administrator's file, with its first line; empty if there is none."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as stream:
+            note = stream.readline(_LONGEST_NOTE).strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError:  # it is there, and this user may not read it
+        note = ""
+    return f"{file}: {note}" if note else str(file)
 
 
 def _name_of(pid: int) -> str:

@@ -30,7 +30,7 @@ from loopline_worker.host.computer import Computer, is_contained
 from loopline_worker.host.contention import Contention
 from loopline_worker.host.load import Battery, Meter, hottest
 from loopline_worker.link.link_quality import LinkQuality
-from loopline_worker.owner.blockers import LOOK_AT_PROGRAMS_EVERY_S, BlockingPrograms, Pause
+from loopline_worker.owner.blockers import LOOK_AT_PROGRAMS_EVERY_S, BlockingPrograms, Pause, switched_off
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.presence.session_reports import SessionReports
 from loopline_worker.presence.waiting.in_asyncio import run
@@ -78,6 +78,7 @@ class OwnerMonitor:
         blockers = () if settings.dedicated else settings.pause_while_running
         self._programs = BlockingPrograms(blockers) if blockers else None
         self._heeds_hours = not settings.dedicated
+        self._off_file = settings.off_file
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
         self.idleness = Idleness(None, "no reading yet") if self._idle_detector else Idleness(math.inf, "")
         self._stirred = asyncio.Event()
@@ -183,6 +184,7 @@ class OwnerMonitor:
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
             program=self._signs.program,
+            switched_off=switched_off(self._off_file),
             network=self._allowance.look(time.strftime("%Y-%m-%d", now)),
         )
         self._sampled = self._sample_load()

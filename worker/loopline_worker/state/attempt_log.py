@@ -43,7 +43,9 @@ class AttemptLog:
         self.contribution.began(run)
         if self._tells("began"):
             what = "a function" if run.function else shlex.join(run.command)
-            log.info("attempt %s starts: %.200s", run.attempt, what)
+            whose = f" of {run.user}" if run.user else ""
+            job = f" ({run.job_name})" if run.job_name else ""
+            log.info("attempt %s%s%s starts: %.200s", run.attempt, whose, job, what)
 
     def ended(self, result: Result) -> None:
         """Log the end of an attempt."""
