@@ -225,7 +225,10 @@ async def test_worker_that_reports_impossible_figures_is_flagged(
         await until(is_over)
         worker = await master.get("/workers/liar", "reader")
         assert worker["overstated"] == 1
-        assert "impossible times or memory with 1 result" in (await master.get("/workers/liar/explain"))["sentence"]
+        assert (
+            "impossible times, memory, speed or cores (1 time)"
+            in (await master.get("/workers/liar/explain"))["sentence"]
+        )
     (attempt,) = (await master.get(f"/jobs/{job}/tasks/1", "reader"))["attempts"]
     assert attempt["wall_s"] < 3600.0
     assert attempt["cpu_s"] < 3600.0 * worker["facts"]["cpus"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.explain.explain_worker import explain_worker
-from loopline_master.core.kernel.sessions.figures import ROUNDING_S
+from loopline_master.core.kernel.sessions.figures import MOST_CPUS, MOST_SPEED, ROUNDING_S
 from loopline_shared.model import AttemptId, JobState, Outcome, Phases, TaskId, TaskState
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, result
@@ -64,7 +64,7 @@ def test_worker_that_reports_impossible_figures_is_flagged() -> None:
     assert grid.store.workers["a"].overstated == 1
     says = explain_worker(grid.scheduler, "a")
     assert says is not None
-    assert "impossible times or memory with 1 result" in says.sentence
+    assert "impossible times, memory, speed or cores (1 time)" in says.sentence
 
 
 def test_slightly_fast_clock_is_cut_but_not_flagged() -> None:
@@ -219,3 +219,37 @@ def test_stored_figures_are_always_possible(
     fresh = grid.job(grid.submit(1))
     if fresh.predicted is not None:
         assert fresh.predicted.mean <= most_s
+
+
+def test_impossible_facts_and_loads_are_cut_and_flagged() -> None:
+    grid = Grid()
+    grid.join("a", replace(facts(1), speed=1e6, cpus=65536))
+    grid.report("a", spare_cpu=1e9)
+    worker = grid.scheduler.state.workers["a"]
+    assert (worker.facts.speed, worker.facts.cpus, worker.overstated) == (MOST_SPEED, MOST_CPUS, 1)
+    assert worker.load is not None
+    assert worker.load.spare_cpu == MOST_CPUS
+    says = explain_worker(grid.scheduler, "a")
+    assert says is not None
+    assert "impossible times, memory, speed or cores (1 time)" in says.sentence
+    grid.restart()
+    assert grid.store.workers["a"].facts.speed == MOST_SPEED
+
+
+def test_claimed_speed_does_not_overdraw_a_job() -> None:
+    """Until results have proven it, an attempt counts as on a computer of reference speed."""
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)
+    grid.join("a", replace(facts(1), speed=64.0))
+    grid.join("b", facts(1))
+    grid.submit(1, 5.0, requires={"slots": 1})
+    later = grid.submit(1, 5.0)
+    assert not grid.attempts_of(TaskId(later, 1)), "it is held"
+    for _ in range(4):
+        grid.now += 10.0
+        grid.report("a")
+        grid.wait(0.1)
+    assert not grid.job(1).overdrawn, "it has run for 40 s"
+    grid.now += 30.0
+    grid.report("a")
+    grid.wait(31.0)
+    assert grid.job(1).overdrawn

@@ -253,3 +253,31 @@ async def test_eta_errors_are_reloaded_after_a_job_with_an_eta_ended(monkeypatch
     await asyncio.wait_for(read.get(), 10)
     assert stored == [job]
     watching.cancel()
+
+
+def test_size_that_a_running_task_has_exceeded_gives_no_forecast() -> None:
+    """The jobs that its job holds get none either."""
+    grid = Grid(lease_s=1e9, max_replicas=1)
+    grid.workers("a", "b")
+    grid.submit(1, 2.0)
+    grid.end(grid.running("a")[0], wall_s=2.0, cpu_s=2.0)
+    endless, later = grid.submit(1, 1.0), grid.submit(1, 5.0)
+    grid.report("a")
+    grid.now += 100.0
+    grid.report("a")
+    found = outlook(grid.scheduler.state)
+    assert found[endless] == Unknown("it takes longer than its size says, and no task of it has finished yet")
+    assert found[later] == Unknown(f"it may not pass job {endless}, of which nothing is known yet")
+
+
+def test_job_that_waits_behind_an_endless_one_has_no_forecast() -> None:
+    grid = Grid(lease_s=1e9, max_replicas=1, prefetch_s=0.0)
+    grid.join("a")
+    grid.submit(1, 0.01)
+    grid.end(grid.running("a")[0], wall_s=0.01, cpu_s=0.01)
+    endless, later = grid.submit(1, name="endless"), grid.submit(1, 0.01)
+    grid.report("a")
+    reason = f"it waits for slots taken by jobs of which nothing is known yet, such as job {endless}"
+    assert outlook(grid.scheduler.state)[later] == Unknown(reason)
+    grid.join("b")
+    assert isinstance(outlook(grid.scheduler.state)[later], Forecast)

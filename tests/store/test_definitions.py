@@ -28,6 +28,10 @@ async def test_job_waits_until_its_start_and_takes_until_its_end(store: Store) -
     assert view.was_held == Period(since=110.0, until=171.0)
 
 
+async def test_view_of_a_job_without_a_size_has_its_weight(store: Store) -> None:
+    assert (await viewed(store, size=None, shown=80.0)).shown == 80.0
+
+
 async def test_periods_of_a_running_job_have_no_end(store: Store) -> None:
     view = await viewed(store, state=JobState.RUNNING, started_at=130.0, held_at=150.0)
     assert view.took == Period(since=130.0)

@@ -113,6 +113,7 @@ NAMED: dict[str, str] = {
     "stalled": "It holds no other job: no worker can run its remaining tasks, or it made no progress for too long",
     "overdrawn": "It has used many times its size, so it holds no other job",
     "size_source": "Where the size comes from",
+    "shown": "Twice the work that a job without a size has shown: it waits for earlier jobs of at most this size",
     "order": "The order guarantee under which it was submitted",
     "submitted_at": "When it was submitted",
     "held_at": "Since when the order guarantee holds it; null: it does not",

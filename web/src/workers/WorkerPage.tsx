@@ -97,7 +97,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         [
           "Impossible figures",
           !!worker.overstated &&
-            `times or memory of ${plural(worker.overstated, "result")} were cut to what is possible`,
+            `${plural(worker.overstated, "report")} of times, memory, speed or cores, cut to what is possible`,
         ],
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],

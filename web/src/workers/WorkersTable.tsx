@@ -97,7 +97,7 @@ function State({ worker }: { worker: WorkerView }) {
       {worker.drain_reason && <span class="reason">{worker.drain_reason}</span>}
       {!!worker.mismatches && <Chip state="mismatch">{plural(worker.mismatches, "result")} contradicted</Chip>}
       {!!worker.overstated && (
-        <Chip state="mismatch">{plural(worker.overstated, "result")} with impossible figures</Chip>
+        <Chip state="mismatch">{plural(worker.overstated, "report")} of impossible figures</Chip>
       )}
     </span>
   );

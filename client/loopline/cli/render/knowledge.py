@@ -102,7 +102,7 @@ def _last_hour(did: LastHour | None) -> str:
 def _health(worker: WorkerView, now: float) -> str:
     if worker.quarantine is not None:
         return f"quarantined for {human.duration(worker.quarantine.until - now)}: {worker.quarantine.reason}"
-    overstated = f", {human.plural(worker.overstated, 'result')} with impossible figures" if worker.overstated else ""
+    overstated = f", {human.plural(worker.overstated, 'report')} of impossible figures" if worker.overstated else ""
     return f"{worker.health:+.1f}" + (", half-open" if worker.half_open else "") + overstated
 
 

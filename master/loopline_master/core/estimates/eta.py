@@ -40,6 +40,8 @@ _EARLY = 1.0
 """Correction for the first finished tasks of a job, which are short ones: a shift of the logarithm, divided by their
 number plus one."""
 _SAMPLE = 20
+_VOID = 8.0
+"""A given size tells nothing once a task has run for this many times as long, and none has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,35 @@ def outlook(state: State) -> Outlook:
     found: dict[int, Forecast | Unknown] = {}
     courses = _courses(state, found)
     _run(state, courses)
+    _leave_out_stuck(state, courses, found)
     told = (course for course in _held(state, courses, found) if course.based_on)
     return found | {course.job.id: Forecast(*course.end, course.based_on) for course in told}
+
+
+def _leave_out_stuck(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> None:
+    """Drop the forecasts of jobs that only wait for slots of jobs without one."""
+    unknown = {course.job.id for course in courses if not course.based_on}
+    known: dict[RequirementClass, int | None] = {}
+    for course in courses if unknown else ():
+        if course.based_on and course.unstarted and not course.under_way:
+            if course.key not in known:
+                known[course.key] = _blocking(state, course.key, unknown)
+            if (job := known[course.key]) is not None:
+                reason = f"it waits for slots taken by jobs of which nothing is known yet, such as job {job}"
+                course.based_on, found[course.job.id] = "", Unknown(reason)
+
+
+def _blocking(state: State, key: RequirementClass, unknown: Collection[int]) -> int | None:
+    """Return one of the jobs that take all slots of the class; None if another job has a slot, or one is free."""
+    attempts, index, job = state.index.attempts, state.index, None
+    for name in index.requirements.able.get(key, ()):
+        if index.slots.free_slots(state.workers[name]) > 0:
+            return None
+        for attempt in attempts.seated_on(name) if name in attempts.of_worker else ():
+            if attempt.job not in unknown:
+                return None
+            job = attempt.job if job is None else min(job, attempt.job)
+    return job
 
 
 def preview(state: State, spec: JobSpec) -> Forecast | None:
@@ -184,7 +213,9 @@ def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots |
             key = state.index.requirements.key_of(job)
             course = _course(state.grid, job, key, slots.speed(key, job), unstarted, under_way.get(job.id, []))
             if not course.based_on:
-                found[job.id] = Unknown("no task of it has finished yet")
+                is_void = job.size_source is SizeSource.GIVEN and state.grid.measured
+                longer = "it takes longer than its size says, and " if is_void else ""
+                found[job.id] = Unknown(f"{longer}no task of it has finished yet")
             courses.append(course)
     return courses
 
@@ -207,7 +238,8 @@ def _course(
     speed *= job.nodes  # the size of a gang is that of all members together
     sizes = [(age, (job.sweep.size_at(number) or 1.0) / speed) for age, number in under_way]
     given = job.size if job.size_source is SizeSource.GIVEN else None
-    if given is None and not job.succeeded:
+    is_void = bool(job.longest) or any(age > _VOID * size for age, size in sizes)
+    if not job.succeeded and (given is None or is_void):
         law, based_on = _expected(grid, job)
     else:
         law = _law(job, [age / size for age, size in sizes])
@@ -355,7 +387,7 @@ def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unkn
                 took = [course.size * course.law.left(0.0, share) if share else 0.0 for share in more]
                 course.end = (max(course.end[0], first[0] + took[0]), max(course.end[1], first[1] + took[1]))
         if job.has_claim:
-            p50, p90 = course.end if course is not None else (math.inf, math.inf)
+            p50, p90 = course.end if course is not None and course.based_on else (math.inf, math.inf)
             ends.add(job, (p50, p90, job.id))
         if course is not None:
             yield course

@@ -131,6 +131,12 @@ def speed_now(worker: Worker, wants: float = 1.0) -> float:
     return speed if left >= wants else speed * left / wants
 
 
+def credible_speed(worker: Worker) -> float:
+    """Return the speed of a slot now, at most 1 before results on several workers have proven the worker's own."""
+    speed = speed_now(worker)
+    return speed if worker.work_s else min(speed, 1.0)
+
+
 def speed_for(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
     """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, like ``speed_now``.
 

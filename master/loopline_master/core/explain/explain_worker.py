@@ -46,9 +46,8 @@ def _reasons(state: State, worker: Worker) -> list[Reason]:
         detail = f"{counted(worker.mismatches, 'result')} of its contradict another worker's"
         reasons.append(Reason(code="mismatches", count=worker.mismatches, detail=detail))
     if worker.overstated:
-        detail = (
-            f"it reported impossible times or memory with {counted(worker.overstated, 'result')}: check its clock"
-        )
+        times = counted(worker.overstated, "time")
+        detail = f"it reported impossible times, memory, speed or cores ({times}): check its clock and its benchmark"
         reasons.append(Reason(code="overstated", count=worker.overstated, detail=detail))
     return reasons or [Reason(code="busy", count=0, detail="it has not reported yet")]
 

@@ -416,7 +416,7 @@ class Worker:
     work_done: float = 0.0  # by its successful attempts, in reference CPU-seconds, judged by others' runs ...
     work_s: float = 0.0  # ... in this many slot-seconds, without the owner's part; older runs fade
     mismatches: int = 0  # its results that another worker's contradict
-    overstated: int = 0  # results with impossible times or memory (kernel/sessions/figures.py)
+    overstated: int = 0  # results or facts with impossible figures (kernel/sessions/figures.py)
     health: float = 0.0  # falls with failures that happened here and not elsewhere, rises with successes
     quarantines: int = 0  # level that sets how long the next quarantine lasts
     quarantined_until: float | None = None  # gets no new work until then if other workers could take it

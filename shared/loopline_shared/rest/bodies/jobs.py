@@ -104,6 +104,7 @@ class JobView(Body):
     held: bool  # the order guarantee holds its last task, or its delivery
     size: float | None  # reference CPU-seconds; null: it has none, so later jobs may finish first
     size_source: SizeSource = SizeSource.UNKNOWN
+    shown: float | None = None  # its weight in the order if it has no size, in reference CPU-seconds; null: unknown
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     order: Order
     within: OrderWithin = OrderWithin.GRID  # the jobs among which the order is guaranteed

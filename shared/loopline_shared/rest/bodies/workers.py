@@ -43,7 +43,7 @@ class RunView(Body):
 class WorkerView(Body):
     name: str
     mismatches: int = 0  # results of its that another worker's contradict
-    overstated: int = 0  # results whose times or memory were far from possible, and were cut
+    overstated: int = 0  # reports of impossible times, memory, speed or cores, which were cut
     connected: bool
     draining: bool
     drain_reason: str = ""  # as an admin gave it; empty: none was given

@@ -1,10 +1,14 @@
-"""Figures of results: a worker's clock and counters are believed only within limits that the master knows.
+"""Figures of workers: their clocks, counters and facts are believed only within limits that the master knows.
 
 An attempt cannot have run for longer than since it was dispatched. In that time it cannot have used more processor
 time than all cores of its computer, nor more memory than the computer has. Larger figures are cut to the bound before
 they are used, so that accounts, predictions, the order guarantee and the rows rely on possible figures only. A worker
 is flagged (``Worker.overstated``) only if a figure is far above its bound: the master's own clock may lag behind a
 little (engine.py).
+
+No computer is ``MOST_SPEED`` times as fast, or as slow, as the reference, and none has more spare cores than cores. A
+running attempt makes its job overdrawn at the reference speed at most until results have proven its worker's
+(``measure.credible_speed``).
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from math import inf
 
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.state import State
-from loopline_shared.model import Facts, Phases, Result
+from loopline_shared.model import Facts, Load, Phases, Result
 
 ROUNDING_S = 1e-3
 """A time may exceed its bound by this much: clocks tick, and differences of times are rounded."""
+MOST_SPEED, MOST_CPUS = 64.0, 4096
+"""Bounds of a computer's speed, in reference CPU-seconds a second, and of its cores."""
 _FAR = 2.0
 _SLACK_S = 120.0
 """A worker is flagged for a figure of more than ``_FAR`` times its bound; for a time, by this much in addition."""
@@ -42,6 +48,22 @@ def bounded(state: State, worker: Worker, result: Result, since: float, *, flags
         state.effects.overstated.append((worker.name, result.attempt))
         state.put(worker)
     return cut(result, facts, most_s)
+
+
+def possible_facts(facts: Facts) -> Facts:
+    """Return facts of a possible computer."""
+    if 1 / MOST_SPEED <= facts.speed <= MOST_SPEED and facts.cpus <= MOST_CPUS:
+        return facts
+    speed = min(max(facts.speed, 1 / MOST_SPEED), MOST_SPEED)
+    return replace(facts, speed=speed, cpus=min(facts.cpus, MOST_CPUS))
+
+
+def possible_load(load: Load, facts: Facts) -> Load:
+    """Return a load that is possible on this computer."""
+    if load.spare_cpu <= facts.cpus and load.memory_available_bytes <= facts.memory_bytes:
+        return load
+    memory_bytes = min(load.memory_available_bytes, facts.memory_bytes)
+    return replace(load, spare_cpu=min(load.spare_cpu, facts.cpus), memory_available_bytes=memory_bytes)
 
 
 def cut(result: Result, facts: Facts, most_s: float) -> Result:

@@ -62,8 +62,9 @@ def join(state: State, event: WorkerJoined) -> Reply:
         hint = "`loopline forget` those that do not come back, or raise max_workers in the master's settings"
         return Declined(503, "too_many_workers", message, hint)
     state.effects.gone = tuple(name for name in state.effects.gone if name != event.worker)
+    facts = figures.possible_facts(event.facts)
     if worker is None:
-        worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
+        worker = Worker(event.worker, event.boot, facts, joined_at=state.now, lease_until=0.0)
     elif worker.session is not None and _is_another_computer(worker.facts, event.facts):
         message = f"another computer works as {worker.name}: this one has a copy of its identity"
         hint = "on one of the two: `loopline leave --here-only`, then join again with a line of `loopline token join`"
@@ -74,7 +75,8 @@ def join(state: State, event: WorkerJoined) -> Reply:
         for forget in state.wings.worker_left:
             forget(worker.name)
     leases.disconnect(state, worker)  # so it leaves the requirement classes that its old facts met
-    worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
+    worker.session, worker.boot, worker.facts = event.session, event.boot, facts
+    worker.overstated += facts is not event.facts
     leases.renew(state, worker)
     state.put(worker)
     return Done()
@@ -103,7 +105,7 @@ def close_all(state: State) -> None:
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Process one Report of the worker's open session."""
-    load = report.load
+    load = figures.possible_load(report.load, worker.facts)
     offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
     leases.renew(state, worker)
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered

@@ -148,7 +148,7 @@ def _flaw_of_work(work: MeasuredWork, row: AttemptRow | None, worker: WorkerRow 
     frozen_s = sum(max(0.0, min(end or heard_at, heard_at) - max(begin, began_at)) for begin, end in row.freezes)
     if work.seconds > heard_at - began_at - frozen_s + _ROUNDING:
         return "counts for more time than it ran"
-    fastest = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
+    fastest = worker.work_done / worker.work_s if worker.work_s else min(worker.facts.speed, 1.0)
     if work.speed > fastest * (1 + _ROUNDING):
         return f"counts at a speed of {work.speed:.6g}, and its worker's is {fastest:.6g}"
     return ""

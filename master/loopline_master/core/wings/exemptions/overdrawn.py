@@ -114,7 +114,7 @@ def _measured(state: State, job: Job) -> Iterator[MeasuredWork]:
             attempt.number,
             worker.name,
             seconds=measure.ran_s(attempt, attempt.started_at or attempt.since, heard_at),
-            speed=measure.speed_now(worker),
+            speed=measure.credible_speed(worker),
             heard_at=heard_at,
         )
 
