@@ -187,11 +187,20 @@ def test_delay_of_a_failed_task_is_bounded_and_said() -> None:
 def test_no_replica_is_made_of_a_failed_task_in_its_delay() -> None:
     grid = Grid(policy="round-robin", max_replicas=None)
     grid.workers("a", "b", "c")
-    job = grid.submit(1, 9.0, max_attempts=3, retry_delay_s=10.0)
+    job = grid.submit(1, 9.0, max_attempts=3, retry_delay_s=10.0, max_replicas="unlimited")
     assert len(grid.attempts_of(TaskId(job, 1))) == 3
     grid.end(grid.running("a")[0], Outcome.FAILED)
     grid.report("a")
     assert not grid.running("a")
+
+
+def test_job_with_a_delay_gets_replicas_only_on_request() -> None:
+    grid = Grid(policy="round-robin", max_replicas=None)
+    grid.workers("a", "b", "c")
+    job = grid.submit(1, 9.0, retry_delay_s=10.0)
+    agreeing = grid.submit(1, 9.0, retry_delay_s=10.0, quorum=2)
+    assert len(grid.attempts_of(TaskId(job, 1))) == 1, "a replica would be another try without a delay"
+    assert len(grid.attempts_of(TaskId(agreeing, 1))) == 2
 
 
 def test_attempt_that_is_given_back_needs_no_delay() -> None:
