@@ -132,8 +132,9 @@ def make_way(state: State) -> Iterator[None]:
     ranks = sorted((accounts.rank(name, state.now), name) for name in owners)
     for rank, name in ranks[:_MOST_USERS]:
         if may_take(state, name, 1):
+            own = rank
             for worker in [*islice(_queues_before(state, name), _MOST_QUEUES)]:
-                _retract_later_turns(state, worker, rank)
+                own = _retract_later_turns(state, worker, own, accounts.users[name].share)
             yield
 
 
@@ -151,12 +152,19 @@ def _queues_before(state: State, user: str) -> Iterator[str]:
             yield name
 
 
-def _retract_later_turns(state: State, worker: str, rank: float) -> None:
-    """Retract the last tasks of a queue while their users come after this rank, also without those tasks."""
+def _retract_later_turns(state: State, worker: str, rank: float, share: float) -> float:
+    """Retract the last tasks of a queue while their users come clearly after a user of this rank and share.
+
+    Return the rank that the user will have after taking these places: otherwise two users would retract one
+    another's tasks in turns.
+    """
     accounts, queues = state.own(Accounts), state.index.attempts.queues
     while worker in queues.order:
         last = state.attempts[queues.latest_on(worker)]
         owner = accounts.users[state.jobs[last.job].owner]
-        if accounts.rank(owner.name, state.now) - last.expected_s * last.slots / owner.share <= rank:
-            return
+        work_s = last.expected_s * last.slots
+        if accounts.rank(owner.name, state.now) - work_s / owner.share <= rank + state.prefetch_s / share:
+            return rank
+        rank += work_s / share
         lifecycle.retract_attempt(state, last, "it is the turn of another user, whose tasks would wait behind it")
+    return rank
