@@ -198,7 +198,7 @@ def test_job_with_a_delay_gets_replicas_only_on_request() -> None:
     grid = Grid(policy="round-robin", max_replicas=None)
     grid.workers("a", "b", "c")
     job = grid.submit(1, 9.0, retry_delay_s=10.0)
-    agreeing = grid.submit(1, 9.0, retry_delay_s=10.0, quorum=2)
+    agreeing = grid.submit(1, 8.0, retry_delay_s=10.0, quorum=2)
     assert len(grid.attempts_of(TaskId(job, 1))) == 1, "a replica would be another try without a delay"
     assert len(grid.attempts_of(TaskId(agreeing, 1))) == 2
 
