@@ -25,8 +25,8 @@ from loopline_worker.owner.owner_monitor import quantile
 from tests.live.grid import Grid, wait_for
 from tests.worker.presence.witnesses import move_mouse, x_server
 
-OWNER = {"LOOPLINE_IDLE_S": "2", "LOOPLINE_LEAVE_MEMORY_BYTES": "0", "LOOPLINE_ON_BATTERY": "1"}
-OWNER |= {"LOOPLINE_HEED_LOAD": "0", "LOOPLINE_GRACE_S": "3600"}
+OWNER = {"LOOPLINE_IDLE_S": "2", "LOOPLINE_RESERVE_MEMORY_BYTES": "0", "LOOPLINE_ON_BATTERY": "1"}
+OWNER |= {"LOOPLINE_YIELD_TO_LOAD": "0", "LOOPLINE_GRACE_S": "3600"}
 TASKS = 2
 QUIET_S = 0.4
 """Time without CPU after which a task counts as frozen."""

@@ -32,7 +32,7 @@ KEYS_HIDDEN_S = 8
 KERNEL_TICK_S = 0.02
 """Upper bound for the lag of the kernel's clock of file times."""
 MEASURED_S = 10.0
-DESK = {"LOOPLINE_IDLE_S": "1", "LOOPLINE_LEAVE_MEMORY_BYTES": "0", "LOOPLINE_ON_BATTERY": "1"}
+DESK = {"LOOPLINE_IDLE_S": "1", "LOOPLINE_RESERVE_MEMORY_BYTES": "0", "LOOPLINE_ON_BATTERY": "1"}
 HOG = f"exec {sys.executable} -I -S -c 'while True: pass'"
 NICE = 10
 """Nice value of an installed unit."""
@@ -66,7 +66,7 @@ async def test_owners_programs_get_nearly_all_cpu_time(tmp_path: Path, name: str
 async def test_input_freezes_all_tasks_in_time(tmp_path: Path, kind: str, is_busy: bool) -> None:
     """The worker runs like a user's unit; a busy owner's programs use all cores in their own session."""
     desk, steps_s = (
-        DESK | {"LOOPLINE_HEED_LOAD": "0", "LOOPLINE_GRACE_S": "3600"},
+        DESK | {"LOOPLINE_YIELD_TO_LOAD": "0", "LOOPLINE_GRACE_S": "3600"},
         KEYS_HIDDEN_S * (kind == "terminal"),
     )
     with x_server() as display, layout("session scope") as (ours, owners), _inputs(display) as inputs:
@@ -86,7 +86,7 @@ async def test_input_freezes_all_tasks_in_time(tmp_path: Path, kind: str, is_bus
 
 async def test_tasks_are_frozen_when_the_x_server_dies(tmp_path: Path) -> None:
     """A killed X server no longer reports input, which counts as the owner's return."""
-    desk = DESK | {"LOOPLINE_HEED_LOAD": "0", "LOOPLINE_GRACE_S": "3600"}
+    desk = DESK | {"LOOPLINE_YIELD_TO_LOAD": "0", "LOOPLINE_GRACE_S": "3600"}
     async with running(tmp_path) as grid:
         with x_server() as display:
             tasks = await _tasks_run(grid, None, desk | display)

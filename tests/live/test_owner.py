@@ -15,10 +15,10 @@ from tests.worker.presence.witnesses import move_mouse, x_server
 
 OWNER = {
     "LOOPLINE_IDLE_S": "1",
-    "LOOPLINE_LEAVE_MEMORY_BYTES": "0",
+    "LOOPLINE_RESERVE_MEMORY_BYTES": "0",
     "LOOPLINE_ON_BATTERY": "1",
     "LOOPLINE_GRACE_S": "0.5",
-    "LOOPLINE_HEED_LOAD": "0",  # other tests run at the same time
+    "LOOPLINE_YIELD_TO_LOAD": "0",  # other tests run at the same time
 }
 
 
