@@ -43,7 +43,7 @@ async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
     process = await start(sys.executable, "-m", "loopline_master", *arguments)
     assert process.stdout
     try:
-        lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(6)]
+        lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(7)]
         yield process, "".join(lines)
     finally:
         if process.returncode is None:

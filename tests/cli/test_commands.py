@@ -38,6 +38,8 @@ from loopline_shared.rest.bodies import (
     HistoryLine,
     HistoryReport,
     LastHour,
+    LimitsView,
+    LimitView,
     PassingReport,
     PruneReport,
     Reason,
@@ -80,6 +82,13 @@ _LINE = HistoryLine(
     lost_cpu_s=0.0,
 )
 HISTORY = HistoryReport(since=0.0, until=2.0, lines=[_LINE])
+LIMITS = LimitsView(
+    limits=[
+        LimitView(name="matlab", user=None, per_user=False, units=8, used={"ann": 2, "bob": 1}),
+        LimitView(name="matlab", user="ann", per_user=False, units=4, used={"ann": 2, "bob": 1}),
+        LimitView(name="matlab", user=None, per_user=True, units=2, used={"ann": 2, "bob": 1}),
+    ]
+)
 _SHARE = UserShare(user="ann", share=1.0, due=0.5, used_s=60.0, used=0.25, slots=2, jobs=1)
 SHARES = SharesView(is_kept=True, half_life_s=86400.0, users=[_SHARE])
 AUDIT = PassingReport(order=Order.HOLD, completions=3, passings=0, excused={"paused": 1}, latest=[])
@@ -142,6 +151,10 @@ def answers(fake: FakeMaster) -> None:
     fake.on("GET /shares", ok(SHARES))
     fake.on("GET /demand", ok(DemandView(slots=3, demands=[DemandLine(labels=["gpu"], tasks=3)])))
     fake.on("PUT /shares/ann", ok(SHARES))
+    fake.on("GET /limits", ok(LIMITS))
+    fake.on("PUT /limits/matlab", ok(LIMITS))
+    fake.on("DELETE /limits/matlab", ok(LIMITS))
+    fake.on("PATCH /jobs/1", ok(job(1, max_running=3)))
 
 
 LINES = [
@@ -181,6 +194,11 @@ LINES = [
     ("history --json", "lines"),
     ("shares --json", "users"),
     ("shares ann 2 --json", "users"),
+    ("limits --json", "limits"),
+    ("limit matlab=8 --json", "limits"),
+    ("limit matlab=2 --per-user --json", "limits"),
+    ("limit matlab=none --user ann --json", "limits"),
+    ("limit --job 1 3 --json", "max_running"),
     ("demand --json", "demands"),
     ("top --json", "workers"),
     ("results 7 --json", "stdout"),

@@ -35,6 +35,7 @@ NO_TIMES = {
         "virtual",
         "used",
         "most_used",
+        "longest",
         "idle_s",
         "usage",
         "share",

@@ -292,11 +292,18 @@ exemptions = Table(
     ForeignKeyConstraint(["job"], ["jobs.id"]),
 )
 
+
+def _of_exemption() -> ForeignKeyConstraint:
+    """Return a reference that is checked at the commit: the clock is corrected in one table after the other."""
+    key = ("job", "since", "reason")
+    return ForeignKeyConstraint(key, [f"exemptions.{name}" for name in key], deferrable=True, initially="DEFERRED")
+
+
 evidence = Table(  # for them, as they began
     "evidence",
     metadata,
     *_columns(Evidence, key=["job", "since", "reason"]),
-    ForeignKeyConstraint(["job", "since", "reason"], ["exemptions.job", "exemptions.since", "exemptions.reason"]),
+    _of_exemption(),
 )
 
 flaws = Table(  # exemptions that their evidence does not found: violations
@@ -306,7 +313,7 @@ flaws = Table(  # exemptions that their evidence does not found: violations
     *_each(Double(), "since"),
     *_each(Text(), "reason", "flaw"),
     PrimaryKeyConstraint("job", "since", "reason"),
-    ForeignKeyConstraint(["job", "since", "reason"], ["exemptions.job", "exemptions.since", "exemptions.reason"]),
+    _of_exemption(),
 )
 
 audits = Table(  # completions that were checked for passings; a job retried may complete again, hence arrival
