@@ -121,6 +121,8 @@ class Resources(Wing):
             return Declined(409, "job_is_over", f"job {event.job} has already ended", "")
         if job.nodes > 1:
             return Declined(422, "has_nodes", f"a task of job {job.id} runs on {job.nodes} workers", "")
+        if event.max_running is not None:
+            lifecycle.retract_job(self.state, job, "the running attempts of its job are limited")
         job.max_running = event.max_running
         self.enters(job)
         self._recount()
@@ -138,7 +140,9 @@ class Resources(Wing):
         job = self.state.jobs[attempt.job]
         if not job.holds_units:
             return
-        (self._lost.add if self._is_lost_and_fenced(job, attempt, after) else self._lost.discard)(attempt.id)
+        if not before and self._is_fenced(job, self.state.workers[attempt.worker]):
+            attempt.term_s = self.state.settings.lease_s
+        (self._lost.add if _is_lost_and_fenced(attempt, after) else self._lost.discard)(attempt.id)
         if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
@@ -152,25 +156,25 @@ class Resources(Wing):
     def _recount(self) -> None:
         self._counts.recount(self._holding())
         roles = self.state.index.attempts.roles
-        self._lost = {
-            one.id for job, one in self._holding() if self._is_lost_and_fenced(job, one, roles.get(one.id, 0))
-        }
+        self._lost = {one.id for _, one in self._holding() if _is_lost_and_fenced(one, roles.get(one.id, 0))}
 
-    def _is_lost_and_fenced(self, job: Job, attempt: Attempt, role: int) -> bool:
-        is_fenced = self._is_fenced(job) and self.state.workers[attempt.worker].facts.fences
-        return is_fenced and attempt.state is AttemptState.LOST and may_be_running(role)
-
-    def _is_fenced(self, job: Job) -> bool:
-        """True if workers that can do it end the job's attempts once the master falls silent."""
-        return job.spec.function is None and any(name in self._counts.limits for name, _ in job.needs)
+    def _is_fenced(self, job: Job, worker: Worker) -> bool:
+        """True if the worker is to end a new attempt of the job once the master falls silent."""
+        needs_limit = any(name in self._counts.limits for name, _ in job.needs)
+        return needs_limit and job.spec.function is None and worker.facts.fences
 
     # Fencing.
 
     def assign(self, worker: Worker, assign: Assign) -> None:
         """Give attempts that hold units of a limit their term."""
         for run in assign.run:
-            if self._is_fenced(self.state.jobs[run.attempt.job]):
-                run.term_s = self.state.settings.lease_s
+            run.term_s = self.state.attempts[run.attempt].term_s
+
+    def needs(self, worker: Worker) -> bool:
+        """True if the worker is yet to end an attempt, whose units would be free if it were forgotten."""
+        roles = self.state.index.attempts.roles
+        here = self.state.index.attempts.of_worker.get(worker.name, {}).values()
+        return any(one.term_s is not None and may_be_running(roles[one.id]) for one in here)
 
     def due_at(self) -> float | None:
         return min((self._ends_at(number) for number in self._lost), default=None)
@@ -183,9 +187,11 @@ class Resources(Wing):
                 lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
 
     def _ends_at(self, number: AttemptId) -> float:
-        """Return when its worker has ended the attempt at the latest."""
-        lease_s = self.state.settings.lease_s
-        return self.state.workers[self.state.attempts[number].worker].lease_until + _MARGIN_S + _MARGIN * lease_s
+        """Return when its worker has ended the attempt at the latest; the lease was another if a master set it so."""
+        attempt = self.state.attempts[number]
+        term_s, lease_s = attempt.term_s or 0.0, self.state.settings.lease_s
+        longer_s = max(0.0, term_s - lease_s) + _MARGIN_S + _MARGIN * max(term_s, lease_s)
+        return self.state.workers[attempt.worker].lease_until + longer_s
 
     def _holding(self) -> Iterator[tuple[Job, Attempt]]:
         """Return the attempts that hold units, with their jobs."""
@@ -212,6 +218,10 @@ class Resources(Wing):
         requirements = self.state.index.requirements
         for key in {key for keys in requirements.holding.values() for key in keys}:
             assert not (requirements.workers[key] and fresh.are_out(key)), f"{key} is served, and its units are out"
+
+
+def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:
+    return attempt.term_s is not None and attempt.state is AttemptState.LOST and may_be_running(role)
 
 
 def _offers(worker: Worker, name: str) -> bool:
