@@ -56,7 +56,8 @@ class Resources(Wing):
         return {Limit: self._note}
 
     def restore(self, rows: Rows) -> None:
-        self._counts.allowed = {(limit.name, limit.user): limit.units for limit in rows.of(Limit)}
+        for limit in rows.of(Limit):
+            self._counts.allow(limit)
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
         self._recount()
         for number in self._jobs:
@@ -67,7 +68,7 @@ class Resources(Wing):
         return {LimitChanged: self._change_limit, JobLimited: self._limit_job}
 
     def _note(self, limit: Limit) -> None:
-        self._counts.allowed[limit.name, limit.user] = limit.units
+        self._counts.allow(limit)
         self.state.effects.note((limit.name, limit.user), limit)
 
     def enters(self, job: Job) -> None:
@@ -86,18 +87,19 @@ class Resources(Wing):
 
     def _change_limit(self, event: LimitChanged, tell: Tell) -> Reply:
         """Set a limit, or remove it. Running attempts stay, even if they exceed it from now on."""
-        name, of_limit = event.name, (event.name, event.user)
+        name = event.name
         allowed = self._counts.allowed
+        is_new = event.user not in allowed.get(name, {})
         offering = [worker.name for worker in self.state.workers.values() if _offers(worker, name)]
         if event.units is None:
-            if of_limit not in allowed:
+            if is_new:
                 return Declined(404, "no_such_limit", f"there is no limit {name}", "loopline limits lists them")
-            del allowed[of_limit]
-            self.state.effects.drop(Limit, of_limit)
+            self._counts.lift(name, event.user)
+            self.state.effects.drop(Limit, (name, event.user))
         elif offering:
             message = f"{name} is a resource that worker {offering[0]} offers"
             return Declined(409, "is_resource", message, "a limit needs a name that no worker offers")
-        elif len(allowed) >= MOST_LIMITS and of_limit not in allowed:
+        elif is_new and sum(map(len, allowed.values())) >= MOST_LIMITS:
             return Declined(422, "too_many_limits", f"there are {MOST_LIMITS:,} limits", "remove some")
         else:
             self.state.put(Limit(name, event.user, event.units))
