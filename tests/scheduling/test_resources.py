@@ -279,6 +279,26 @@ def test_attempt_that_waits_at_its_worker_holds_its_units(prefetch_s: float) -> 
     assert len(running(grid, job)) == 1
 
 
+def test_lost_attempt_that_turns_out_to_wait_at_its_worker_holds_its_units() -> None:
+    grid = Grid(lease_s=20.0)
+    limit(grid, "matlab", 1)
+    for name in ("ant", "bee"):
+        grid.join(name, facts(1))
+    job = submit(grid, 2, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    there = worker_of(grid, held)
+    other = "bee" if there == "ant" else "ant"
+    grid.now += 30.0
+    grid.report(other)
+    assert grid.attempt(held.job, held.task).state is AttemptState.LOST
+    grid.agents[there].running = {AttemptId(99, 1, 1): None, **grid.agents[there].running}  # type: ignore[dict-item]
+    grid.join(there, reports=False)
+    grid.report(there, deliver=False)
+    assert grid.attempt(held.job, held.task).state is AttemptState.RETRACTING
+    grid.report(other, deliver=False)
+    assert set(grid.store.attempts) == {held}
+
+
 def test_prefetched_attempts_are_called_back_when_their_job_is_limited() -> None:
     grid = Grid(prefetch_s=1000.0)
     grid.join("ant", facts(2))
