@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.events import JobCancelled, JobLimited, JobSubmitted, LimitChanged, WorkerForgotten
+from loopline_master.core.events import (
+    JobCancelled,
+    JobLimited,
+    JobSubmitted,
+    LimitChanged,
+    WorkerForgotten,
+    WorkerJoined,
+)
 from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
-from loopline_shared.model import AttemptId, Facts, JobState, Outcome, Resource
+from loopline_shared.model import AttemptId, AttemptState, Facts, JobState, Outcome, Resource
 from tests.scheduling.driver import Grid, facts, spec
 
 POLICIES = sorted(REGISTRY)
@@ -213,6 +220,116 @@ def test_only_commands_that_need_a_limit_are_fenced() -> None:
     for more in ({"needs": {"fpga": 1}}, {"max_running": 1}, {}):
         submit(grid, **more)
     assert {run and run.term_s for run in grid.agents["ant"].running.values()} == {None}
+
+
+def test_term_of_an_attempt_outlives_a_change_of_the_lease() -> None:
+    grid = Grid(lease_s=100.0)
+    limit(grid, "matlab", 1)
+    for name in ("ant", "bee"):
+        grid.join(name, replace(facts(1), fences=True))
+    job = submit(grid, 2, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    other = "bee" if worker_of(grid, held) == "ant" else "ant"
+    grid.settings = replace(grid.settings, lease_s=20.0)
+    grid.restart()
+    grid.join(other)
+    for _ in range(10):
+        grid.now += 10.0
+        grid.report(other)
+        assert not grid.agents[other].running, "the silent worker ends it 100 seconds after its last Report"
+    for _ in range(4):
+        grid.now += 10.0
+        grid.report(other)
+    assert len(grid.agents[other].running) == 1
+
+
+def test_attempt_that_began_without_a_term_is_not_fenced() -> None:
+    grid = Grid(lease_s=20.0)
+    grid.join("ant", replace(offering(1, matlab=1), fences=True))
+    submit(grid, needs={"matlab": 1})
+    (held,) = running(grid)
+    grid.join("ant", replace(facts(1), fences=True))
+    limit(grid, "matlab", 1)
+    grid.join("bee", replace(facts(1), fences=True))
+    later = submit(grid, needs={"matlab": 1})
+    for _ in range(10):
+        grid.now += 10.0
+        grid.report("bee")
+    assert grid.attempt(held.job).state is AttemptState.LOST
+    assert not running(grid, later), "nothing ends the attempt of the silent worker"
+
+
+@pytest.mark.parametrize("prefetch_s", [0.0, 1000.0])
+def test_attempt_that_waits_at_its_worker_holds_its_units(prefetch_s: float) -> None:
+    grid = Grid(prefetch_s=prefetch_s)
+    limit(grid, "matlab", 1)
+    for name in ("ant", "bee"):
+        grid.join(name, facts(1))
+    job = submit(grid, 2, needs={"matlab": 1}, size=1.0)
+    (held,) = running(grid, job)
+    there = worker_of(grid, held)
+    grid.agents[there].running = {AttemptId(99, 1, 1): None, **grid.agents[there].running}  # type: ignore[dict-item]
+    grid.report(there, deliver=False)
+    assert grid.attempt(held.job, held.task).state is AttemptState.RETRACTING
+    grid.report("bee" if there == "ant" else "ant", deliver=False)
+    assert set(grid.store.attempts) == {held}, "its worker may start it until the master's word arrives"
+    grid.deliver()
+    grid.report(there)
+    grid.report(there)
+    assert len(running(grid, job)) == 1
+
+
+def test_lost_attempt_that_turns_out_to_wait_at_its_worker_holds_its_units() -> None:
+    grid = Grid(lease_s=20.0)
+    limit(grid, "matlab", 1)
+    for name in ("ant", "bee"):
+        grid.join(name, facts(1))
+    job = submit(grid, 2, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    there = worker_of(grid, held)
+    other = "bee" if there == "ant" else "ant"
+    grid.now += 30.0
+    grid.report(other)
+    assert grid.attempt(held.job, held.task).state is AttemptState.LOST
+    grid.agents[there].running = {AttemptId(99, 1, 1): None, **grid.agents[there].running}  # type: ignore[dict-item]
+    grid.join(there, reports=False)
+    grid.report(there, deliver=False)
+    assert grid.attempt(held.job, held.task).state is AttemptState.RETRACTING
+    grid.report(other, deliver=False)
+    assert set(grid.store.attempts) == {held}
+
+
+def test_prefetched_attempts_are_called_back_when_their_job_is_limited() -> None:
+    grid = Grid(prefetch_s=1000.0)
+    grid.join("ant", facts(2))
+    job = submit(grid, 8, size=8.0)
+    assert grid.waiting("ant")
+    grid.ask(JobLimited(job, 1))
+    assert not grid.waiting("ant")
+    for attempt in running(grid, job):
+        grid.end(attempt)
+    assert len(running(grid, job)) == 1
+
+
+@pytest.mark.parametrize("makes_room", [False, True])
+def test_transient_worker_is_not_forgotten_before_it_has_ended_its_attempts(makes_room: bool) -> None:
+    grid = Grid(lease_s=40.0, max_workers=2)
+    limit(grid, "matlab", 1)
+    grid.join("ant", replace(facts(1), fences=True, transient=True))
+    job = submit(grid, 2, needs={"matlab": 1})
+    grid.join("bee", replace(facts(1), fences=True, transient=not makes_room))
+    if makes_room:
+        grid.leave("ant")
+        grid.sessions += 1
+        assert isinstance(grid.ask(WorkerJoined("cat", grid.sessions, "boot", facts(1))), Declined)
+    grid.now += 41.0
+    grid.report("bee")
+    assert not grid.agents["bee"].running, "its task may run on for a moment"
+    for _ in range(2):
+        grid.now += 16.0
+        grid.report("bee")
+    assert len(running(grid, job)) == 2, "one of them at the worker that is gone"
+    assert "ant" not in grid.scheduler.state.workers
 
 
 def test_limit_lowered_under_running_attempts_starts_nothing_until_enough_have_ended() -> None:

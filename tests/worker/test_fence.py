@@ -49,14 +49,29 @@ def test_term_is_counted_from_the_sending_of_the_last_answered_report(clock: lis
     part.started(tree)
     wing.assign(Assign(2, 2))
     wing.assign(Assign(3, 3))
-    assert tree.ends == [115.0, 119.0]
+    assert tree.ends == [115.0, 115.0, 119.0]
     clock[0] = 200.0
     wing.reported(1)  # of a new session
     wing.assign(Assign(1, 1))
     assert tree.ends[-1] == 210.0
     part.after_end()
     wing.assign(Assign(2, 1))
-    assert len(tree.ends) == 3
+    assert len(tree.ends) == 4
+
+
+def test_term_is_extended_while_inputs_are_fetched(clock: list[float]) -> None:
+    wing, job, tree = Fence(), Job(["work"], "folder", {}), Tree()
+    part = wing.prepare(run(term_s=10.0), job)
+    assert part
+    clock[0] = 200.0
+    wing.reported(1)
+    wing.assign(Assign(1, 1))
+    assert job.ends_at == 210.0, "it starts only now"
+    clock[0] = 205.0
+    wing.reported(2)
+    wing.assign(Assign(2, 2))  # on its way to a supervisor, with the earlier time
+    part.started(tree)
+    assert tree.ends == [215.0]
 
 
 def test_attempt_without_a_term_is_not_fenced() -> None:

@@ -225,7 +225,7 @@ class _Recorder:
             return []  # the log began before
         recording.settings, items = settings, list[FromOutside]([MasterStarted(settings)])
         allowed = recording.scheduler.state.own(CountedUnits).allowed
-        items += [LimitChanged(name, user, units) for (name, user), units in allowed.items()]
+        items += [LimitChanged(name, *limit) for name, limits in allowed.items() for limit in limits.items()]
         for worker in recording.scheduler.state.workers.values():
             if worker.session is not None:
                 items += self._outside(WorkerJoined(worker.name, worker.session, worker.boot, worker.facts), now)

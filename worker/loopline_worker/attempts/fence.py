@@ -41,8 +41,8 @@ class Fence(AgentWing):
         """Return the part of a command with a term."""
         if run.term_s is None or job.call is not None or not CAN_FENCE:
             return None
-        job.ends_at = self._answered_at + run.term_s
-        part = FencedAttempt(run.term_s, lambda: self._fenced.pop(run.attempt, None))
+        part = FencedAttempt(job, run.term_s, lambda: self._fenced.pop(run.attempt, None))
+        part.extend(self._answered_at)
         self._fenced[run.attempt] = part
         return part
 
@@ -63,20 +63,23 @@ class Fence(AgentWing):
 class FencedAttempt(AttemptPart):
     """An attempt with a term."""
 
-    def __init__(self, term_s: float, on_end: Callable[[], object]) -> None:
-        self._term_s, self._on_end = term_s, on_end
+    def __init__(self, job: Job, term_s: float, on_end: Callable[[], object]) -> None:
+        self._job, self._term_s, self._on_end = job, term_s, on_end
         self._tree: PosixTree | None = None
 
     def started(self, tree: Tree) -> None:
-        """Take the tree, whose order has the first end of the term."""
+        """Take the tree. The term may have been extended since its order was sent."""
         from loopline_worker.launch.process_tree import PosixTree  # not on Windows
 
-        self._tree = tree if isinstance(tree, PosixTree) else None
+        if isinstance(tree, PosixTree) and self._job.ends_at is not None:
+            self._tree = tree
+            tree.extend(self._job.ends_at)
 
     def extend(self, answered_at: float) -> None:
         """Count the term from the sending of another Report."""
+        self._job.ends_at = answered_at + self._term_s
         if self._tree:
-            self._tree.extend(answered_at + self._term_s)
+            self._tree.extend(self._job.ends_at)
 
     def after_end(self) -> None:
         """Forget the attempt."""

@@ -21,7 +21,8 @@ def limits_view(state: State) -> LimitsView:
                 units=units,
                 used=_used_by(counts, name),
             )
-            for (name, user), units in sorted(counts.allowed.items())
+            for name, allowed in sorted(counts.allowed.items())
+            for user, units in sorted(allowed.items())
         ]
     )
 

@@ -357,6 +357,7 @@ class Attempt:
     fetch_s: float = 0.0  # until its inputs and its software were there; this and the next two are from ``phases``
     frozen_s: float = 0.0  # time that it was frozen
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
+    term_s: float | None = None  # its worker ends it after a silence of the master this long; None: it does not
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 

@@ -23,6 +23,8 @@ _MOST_MS = 10**15
 
 _KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD, _CALLED_BACK = (1 << bit for bit in range(6))
 """Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched, cancelled but not yet gone."""
+_DELIVERS = _KEPT | _ALIVE
+"""The role of an attempt that has ended, and whose result is on the way."""
 OF_TASK = _KEPT | _ALIVE | _FROZEN | _CALLED_BACK
 """Bits that affect the place of the attempt's task. Waiting and being in a slot make no difference to it."""
 _ROLES = {
@@ -47,8 +49,8 @@ def is_at_work(role: int) -> bool:
 
 
 def may_be_running(role: int) -> bool:
-    """True if an attempt of this role has a slot, or its worker has fallen silent with it."""
-    return bool(role & _SEATED) or role == _KEPT
+    """True if an attempt of this role may be running now: it has a slot, waits for one, or its worker is silent."""
+    return bool(role) and role != _DELIVERS
 
 
 def is_prefetched(role: int) -> bool:
@@ -142,6 +144,13 @@ class Attempts:
         """True if an attempt of the task is on this worker."""
         attempt = self.of_task[task].get(worker) if task in self.of_task else None
         return attempt is not None and attempt.state in OCCUPYING
+
+    def is_fenced(self, worker: str) -> bool:
+        """True if the worker has fallen silent, and may not yet have ended all attempts with a term."""
+        return any(
+            attempt.state is AttemptState.LOST and attempt.term_s is not None
+            for attempt in self.of_worker.get(worker, {}).values()
+        )
 
     def seated_on(self, worker: str) -> Iterator[Attempt]:
         """Return the attempts in its slots. Usually they came first, so that few prefetched attempts are visited."""

@@ -224,11 +224,12 @@ def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
 def _treat_as_prefetched(state: State, attempt: Attempt) -> None:
     """Treat an attempt that should have begun at once, but waits, as prefetched.
 
-    It is retracted if it may take long or needs more than one slot.
+    It is retracted if it may take long, needs more than one slot, or holds units, which others need.
     """
     _become(attempt, AttemptState.PREFETCHED)
     state.put(attempt)
-    if attempt.expected_s > state.prefetch_s or attempt.slots > 1:
+    is_long = attempt.expected_s > state.prefetch_s
+    if is_long or attempt.slots > 1 or state.jobs[attempt.job].holds_units:
         lifecycle.retract_attempt(state, attempt, "its slot was no longer free when it came")
 
 

@@ -57,7 +57,7 @@ class Leases(Wing):
         return Done()
 
     def _forget(self, event: WorkerForgotten, tell: Tell) -> Reply:
-        """Forget a worker, unless it is connected or a gang still needs it."""
+        """Forget a worker, unless it is connected or still needed."""
         worker = self.state.workers.get(event.worker)
         if worker is None or event.worker in self.state.effects.gone:
             message = f"there is no worker {event.worker}"
@@ -66,7 +66,8 @@ class Leases(Wing):
             message = f"worker {worker.name} is connected"
             return Declined(409, "connected", message, "stop it first; `loopline leave` there takes it out for good")
         if is_needed(self.state, worker):
-            return Declined(409, "needed", f"a gang is planned on {worker.name}, or has not ended", "try again later")
+            message = f"a gang is planned on {worker.name}, or a task there may still be running"
+            return Declined(409, "needed", message, "try again later")
         forget_worker(self.state, worker)
         return Done()
 
@@ -81,8 +82,11 @@ class Leases(Wing):
         leases.disconnect(self.state, worker)
 
     def _forget_transient(self, worker: Worker) -> None:
-        """Forget a transient worker whose lease is over; extend the lease by another if a gang still needs it."""
-        if worker.name in self.state.effects.gone:
+        """Forget a transient worker whose lease is over, once it has ended its fenced attempts.
+
+        If a gang still needs it, its lease is extended by another.
+        """
+        if worker.name in self.state.effects.gone or self.state.index.attempts.is_fenced(worker.name):
             return
         if is_needed(self.state, worker):
             worker.lease_until = self.state.now + self.state.settings.lease_s

@@ -19,14 +19,14 @@ from loopline_master.core.kernel.index.requirements import (
     resources_of,
 )
 from loopline_master.core.kernel.index.units import Units
-from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
+from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 
 
 class CountedUnits(Units):
     """The units in use, and the limits."""
 
     def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job]) -> None:
-        self.allowed: dict[tuple[str, str], int] = {}  # by the name and user of a limit
+        self.allowed: dict[str, dict[str, int]] = {}  # by the name and user of a limit
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
@@ -34,7 +34,7 @@ class CountedUnits(Units):
 
     @property
     def limits(self) -> Collection[str]:  # type: ignore[override]
-        return {name for name, _ in self.allowed}
+        return self.allowed.keys()
 
     # --- asked by the requirement index -----------------------------------------------------------------------
 
@@ -60,7 +60,18 @@ class CountedUnits(Units):
 
     def allowed_to(self, name: str, user: str) -> int | None:
         """Return a user's own limit of these units; None if there is none."""
-        return self.allowed.get((name, user), self.allowed.get((name, EACH_USER)))
+        allowed = self.allowed.get(name, {})
+        return allowed.get(user, allowed.get(EACH_USER))
+
+    def allow(self, limit: Limit) -> None:
+        """Set a limit."""
+        self.allowed.setdefault(limit.name, {})[limit.user] = limit.units
+
+    def lift(self, name: str, user: str) -> None:
+        """Remove a limit."""
+        del self.allowed[name][user]
+        if not self.allowed[name]:
+            del self.allowed[name]
 
     def used_up(self, name: str, user: str, units: int) -> tuple[str, int] | None:
         """Return the limit that one more attempt of a user with these units would exceed; None if there is none.
@@ -68,7 +79,7 @@ class CountedUnits(Units):
         A limit is given as its user, or WHOLE_GRID, and the units that it allows.
         """
         for whom, allowed in (
-            (WHOLE_GRID, self.allowed.get((name, WHOLE_GRID))),
+            (WHOLE_GRID, self.allowed.get(name, {}).get(WHOLE_GRID)),
             (user, self.allowed_to(name, user)),
         ):
             if allowed is not None and self.used[name, whom] + units > allowed:

@@ -56,7 +56,8 @@ class Resources(Wing):
         return {Limit: self._note}
 
     def restore(self, rows: Rows) -> None:
-        self._counts.allowed = {(limit.name, limit.user): limit.units for limit in rows.of(Limit)}
+        for limit in rows.of(Limit):
+            self._counts.allow(limit)
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
         self._recount()
         for number in self._jobs:
@@ -67,7 +68,7 @@ class Resources(Wing):
         return {LimitChanged: self._change_limit, JobLimited: self._limit_job}
 
     def _note(self, limit: Limit) -> None:
-        self._counts.allowed[limit.name, limit.user] = limit.units
+        self._counts.allow(limit)
         self.state.effects.note((limit.name, limit.user), limit)
 
     def enters(self, job: Job) -> None:
@@ -86,18 +87,19 @@ class Resources(Wing):
 
     def _change_limit(self, event: LimitChanged, tell: Tell) -> Reply:
         """Set a limit, or remove it. Running attempts stay, even if they exceed it from now on."""
-        name, of_limit = event.name, (event.name, event.user)
+        name = event.name
         allowed = self._counts.allowed
+        is_new = event.user not in allowed.get(name, {})
         offering = [worker.name for worker in self.state.workers.values() if _offers(worker, name)]
         if event.units is None:
-            if of_limit not in allowed:
+            if is_new:
                 return Declined(404, "no_such_limit", f"there is no limit {name}", "loopline limits lists them")
-            del allowed[of_limit]
-            self.state.effects.drop(Limit, of_limit)
+            self._counts.lift(name, event.user)
+            self.state.effects.drop(Limit, (name, event.user))
         elif offering:
             message = f"{name} is a resource that worker {offering[0]} offers"
             return Declined(409, "is_resource", message, "a limit needs a name that no worker offers")
-        elif len(allowed) >= MOST_LIMITS and of_limit not in allowed:
+        elif is_new and sum(map(len, allowed.values())) >= MOST_LIMITS:
             return Declined(422, "too_many_limits", f"there are {MOST_LIMITS:,} limits", "remove some")
         else:
             self.state.put(Limit(name, event.user, event.units))
@@ -121,6 +123,8 @@ class Resources(Wing):
             return Declined(409, "job_is_over", f"job {event.job} has already ended", "")
         if job.nodes > 1:
             return Declined(422, "has_nodes", f"a task of job {job.id} runs on {job.nodes} workers", "")
+        if event.max_running is not None:
+            lifecycle.retract_job(self.state, job, "the running attempts of its job are limited")
         job.max_running = event.max_running
         self.enters(job)
         self._recount()
@@ -138,7 +142,9 @@ class Resources(Wing):
         job = self.state.jobs[attempt.job]
         if not job.holds_units:
             return
-        (self._lost.add if self._is_lost_and_fenced(job, attempt, after) else self._lost.discard)(attempt.id)
+        if not before and self._is_fenced(job, self.state.workers[attempt.worker]):
+            attempt.term_s = self.state.settings.lease_s
+        (self._lost.add if _is_lost_and_fenced(attempt, after) else self._lost.discard)(attempt.id)
         if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
@@ -152,25 +158,25 @@ class Resources(Wing):
     def _recount(self) -> None:
         self._counts.recount(self._holding())
         roles = self.state.index.attempts.roles
-        self._lost = {
-            one.id for job, one in self._holding() if self._is_lost_and_fenced(job, one, roles.get(one.id, 0))
-        }
+        self._lost = {one.id for _, one in self._holding() if _is_lost_and_fenced(one, roles.get(one.id, 0))}
 
-    def _is_lost_and_fenced(self, job: Job, attempt: Attempt, role: int) -> bool:
-        is_fenced = self._is_fenced(job) and self.state.workers[attempt.worker].facts.fences
-        return is_fenced and attempt.state is AttemptState.LOST and may_be_running(role)
-
-    def _is_fenced(self, job: Job) -> bool:
-        """True if workers that can do it end the job's attempts once the master falls silent."""
-        return job.spec.function is None and any(name in self._counts.limits for name, _ in job.needs)
+    def _is_fenced(self, job: Job, worker: Worker) -> bool:
+        """True if the worker is to end a new attempt of the job once the master falls silent."""
+        needs_limit = any(name in self._counts.limits for name, _ in job.needs)
+        return needs_limit and job.spec.function is None and worker.facts.fences
 
     # Fencing.
 
     def assign(self, worker: Worker, assign: Assign) -> None:
         """Give attempts that hold units of a limit their term."""
         for run in assign.run:
-            if self._is_fenced(self.state.jobs[run.attempt.job]):
-                run.term_s = self.state.settings.lease_s
+            run.term_s = self.state.attempts[run.attempt].term_s
+
+    def needs(self, worker: Worker) -> bool:
+        """True if the worker is yet to end an attempt, whose units would be free if it were forgotten."""
+        roles = self.state.index.attempts.roles
+        here = self.state.index.attempts.of_worker.get(worker.name, {}).values()
+        return any(one.term_s is not None and may_be_running(roles[one.id]) for one in here)
 
     def due_at(self) -> float | None:
         return min((self._ends_at(number) for number in self._lost), default=None)
@@ -183,9 +189,11 @@ class Resources(Wing):
                 lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
 
     def _ends_at(self, number: AttemptId) -> float:
-        """Return when its worker has ended the attempt at the latest."""
-        lease_s = self.state.settings.lease_s
-        return self.state.workers[self.state.attempts[number].worker].lease_until + _MARGIN_S + _MARGIN * lease_s
+        """Return when its worker has ended the attempt at the latest; the lease was another if a master set it so."""
+        attempt = self.state.attempts[number]
+        term_s, lease_s = attempt.term_s or 0.0, self.state.settings.lease_s
+        longer_s = max(0.0, term_s - lease_s) + _MARGIN_S + _MARGIN * max(term_s, lease_s)
+        return self.state.workers[attempt.worker].lease_until + longer_s
 
     def _holding(self) -> Iterator[tuple[Job, Attempt]]:
         """Return the attempts that hold units, with their jobs."""
@@ -212,6 +220,10 @@ class Resources(Wing):
         requirements = self.state.index.requirements
         for key in {key for keys in requirements.holding.values() for key in keys}:
             assert not (requirements.workers[key] and fresh.are_out(key)), f"{key} is served, and its units are out"
+
+
+def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:
+    return attempt.term_s is not None and attempt.state is AttemptState.LOST and may_be_running(role)
 
 
 def _offers(worker: Worker, name: str) -> bool:
