@@ -36,6 +36,7 @@ NO_TIMES = {
         "used",
         "most_used",
         "longest",
+        "term_s",
         "idle_s",
         "usage",
         "share",
