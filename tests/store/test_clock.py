@@ -37,6 +37,8 @@ NO_TIMES = {
         "most_used",
         "longest",
         "term_s",
+        "budget_s",
+        "limit",
         "idle_s",
         "usage",
         "share",
