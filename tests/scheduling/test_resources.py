@@ -143,6 +143,20 @@ def test_job_with_an_unknown_need_stalls_with_a_warning() -> None:
     assert not grid.job(reply.job).stalled
 
 
+def test_need_above_a_limit_is_accepted_with_a_warning() -> None:
+    grid = Grid()
+    grid.join("ant", facts(2))
+    limit(grid, "matlab", 3)
+    limit(grid, "matlab", 1, "ann")
+    for user, warned in (
+        ("ann", ["a task needs 2 matlab, and the limit is 1: none starts before an admin raises it"]),
+        ("bob", []),
+    ):
+        reply = grid.ask(JobSubmitted(user, spec(requires={"needs": {"matlab": 2}})))
+        assert isinstance(reply, Submitted)
+        assert [*reply.warnings] == warned
+
+
 def test_limit_cannot_have_the_name_of_an_offered_resource() -> None:
     grid = Grid()
     grid.join("ant", offering(1, fpga=1))

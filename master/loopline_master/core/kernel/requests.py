@@ -42,9 +42,9 @@ def submit(state: State, event: JobSubmitted) -> Reply:
         return waits_for
     job = _new_job(state, event, count)
     _enter(state, job, waits_for)
-    if state.index.requirements.is_met(state.index.requirements.key_of(job)):
+    if not job.needs and state.index.requirements.is_met(state.index.requirements.key_of(job)):
         return Submitted(job.id)
-    return Submitted(job.id, tuple(warnings(state, spec)))
+    return Submitted(job.id, tuple(warnings(state, spec, owner)))
 
 
 def cancel(state: State, event: JobCancelled) -> Reply:
@@ -250,8 +250,21 @@ def _stopping(job: Job) -> str:
     return "" if not job.is_over else ", but attempts of it are still being stopped"
 
 
-def warnings(state: State, spec: JobSpec) -> list[str]:
+def warnings(state: State, spec: JobSpec, owner: str = "") -> list[str]:
     """Return the warnings for the user who submits this job."""
+    units = state.index.requirements.units
+    return [
+        *(
+            f"a task needs {needed} {name}, and the limit is {most}: none starts before an admin raises it"
+            for name, needed in spec.requires.needs.items()
+            if (most := units.most(name, owner)) is not None and most < needed
+        ),
+        *_unmet(state, spec),
+    ]
+
+
+def _unmet(state: State, spec: JobSpec) -> list[str]:
+    """Return the warning that no known worker meets the requirements of a job; empty if some do."""
     limits = state.index.requirements.units.limits
     key = requirement_class_of(spec.requires, spec.nodes, limits=limits)
     known = [worker.facts for worker in state.workers.values()]

@@ -18,6 +18,10 @@ class Units:
     limits: Collection[str] = ()
     """Names of the grid's limits; a need of any other name is a need of a worker's resource."""
 
+    def most(self, name: str, user: str) -> int | None:
+        """Return the smallest limit of these units for a user; None if there is none."""
+        return None
+
     def are_out(self, key: RequirementClass) -> bool:
         """True if no further attempt of the class may start now, on any worker."""
         return False

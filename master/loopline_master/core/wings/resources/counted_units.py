@@ -36,7 +36,11 @@ class CountedUnits(Units):
     def limits(self) -> Collection[str]:  # type: ignore[override]
         return self.allowed.keys()
 
-    # --- asked by the requirement index -----------------------------------------------------------------------
+    # --- asked by the kernel ----------------------------------------------------------------------------------
+
+    def most(self, name: str, user: str) -> int | None:
+        limits = (self.allowed.get(name, {}).get(WHOLE_GRID), self.allowed_to(name, user))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def are_out(self, key: RequirementClass) -> bool:
         of_limits = limits_of(key)
