@@ -153,3 +153,10 @@ def act(grid: Grid, kind: str, what: object) -> None:
             grid.step(JobResumed(job))
         case "restart", None:
             grid.restart()
+
+
+def test_job_paused_and_resumed_in_one_step_was_paused() -> None:
+    grid = Grid()
+    job = grid.submit(2, 5.0)
+    grid.step(JobPaused(job), JobResumed(job))
+    assert [(one.reason, one.until == one.since) for one in grid.store.exemptions.values()] == [("paused", True)]

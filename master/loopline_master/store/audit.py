@@ -97,6 +97,13 @@ def writes(completed: Collection[int], at: float) -> list[Write]:
     return [(statement, [(at, job) for job in completed]) for statement in _AUDIT] if completed else []
 
 
+_UNTIL = select(exemptions.c.until).where(
+    exemptions.c.job == bindparam("job"),
+    exemptions.c.since == bindparam("since"),
+    exemptions.c.reason == bindparam("reason"),
+)
+
+
 def check_evidence(connection: Connection, begun: Sequence[Evidence]) -> None:
     """Check the evidence of exemptions that begin in this transaction, and store the flaws; after all other rows."""
     run_query = connection.execute
@@ -110,6 +117,8 @@ def check_evidence(connection: Connection, begun: Sequence[Evidence]) -> None:
             run_query(_under_way.where(attempts.c.job == one.job)).all(),
             {row.name: row for row in run_query(_shown_by.where(workers.c.name.in_(names)))},
             [work for row in run_query(earlier) for work in EVIDENCE.entity(row).attempts],
+            has_ended=connection.scalar(_UNTIL, {"job": one.job, "since": one.since, "reason": one.reason})
+            is not None,
         )
         if flaw:
             run(connection, [(upsert(flaws), [(one.job, one.since, one.reason, flaw)])])

@@ -139,7 +139,16 @@ class MemoryStore:
         under_way, measured = [one for one in its if not one.is_over], sum(one.work for one in its)
         earlier = (e for e in self.evidence.values() if e.job == evidence.job and e.since < evidence.since)
         known = [work for one in earlier for work in one.attempts]
-        flaw = flaw_of(evidence, self.jobs[evidence.job], measured, under_way, self.workers, known)
+        exemption = self.exemptions[evidence.job, evidence.since, evidence.reason]
+        flaw = flaw_of(
+            evidence,
+            self.jobs[evidence.job],
+            measured,
+            under_way,
+            self.workers,
+            known,
+            has_ended=exemption.until is not None,
+        )
         assert not flaw, f"the exemption {evidence} is unfounded: {flaw}"
 
     def _audit(self, job: Job) -> None:

@@ -95,18 +95,21 @@ def flaw_of(
     attempts: Sequence[AttemptRow],
     workers: Mapping[str, WorkerRow],
     known: Sequence[MeasuredWork] = (),
+    *,
+    has_ended: bool = False,
 ) -> str:
     """Return why evidence does not found its exemption, judged by the rows at its begin; empty if it does.
 
     ``measured``: work of the job's results. ``attempts``: its attempts that are not over. ``workers``: their workers.
     ``known``: parts of the proof that earlier checks have confirmed; their attempts may have been lost since then.
+    ``has_ended``: the exemption ended in the step in which it began.
     """
     if evidence.size != job.size:
         return f"the job has size {job.size}, not {evidence.size}"
     if evidence.reason == "overdrawn":
         return _flaw_of_proof(evidence, measured, attempts, workers, known)
     if evidence.reason == "paused":
-        return "" if job.paused else "the job was not paused"
+        return "" if job.paused or has_ended else "the job was not paused"
     is_at_work = any(one.state in _AT_WORK for one in attempts)
     if evidence.starved_since is not None and evidence.starved_since <= evidence.since and not is_at_work:
         return ""

@@ -284,7 +284,7 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
     before = transfers.served
     _note_served(state)
     for name in sorted((before.keys() | transfers.served.keys()) - {MASTER}):
-        if before.get(name) != transfers.served.get(name):
+        if before.get(name) != transfers.served.get(name) and name in state.workers:
             tell(name)
     return Done()
 
