@@ -468,6 +468,19 @@ def test_source_of_a_forgotten_worker_continues() -> None:
     assert room.assigns["ant"].peers is None
 
 
+def test_plan_without_a_forgotten_source_is_adopted() -> None:
+    room = CarryingRoom()
+    room.tell("ant", has=[A])
+    room.tell("bee", wants=[A])
+    room.settle()
+    assert room.sources() == {"bee": "ant"}
+    room.leave("ant")
+    room.step(WorkerForgotten("ant"))
+    room.tell("bee", wants=[A])
+    room.settle()
+    assert room.sources() == {"bee": MASTER}
+
+
 def test_whose_source_was_forgotten_is_explained_before_there_is_another_plan() -> None:
     room = CarryingRoom()
     room.tell("ant", has=[A])
