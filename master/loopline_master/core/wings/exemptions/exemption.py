@@ -102,7 +102,7 @@ def flaw_of(
 
     ``measured``: work of the job's results. ``attempts``: its attempts that are not over. ``workers``: their workers.
     ``known``: parts of the proof that earlier checks have confirmed; their attempts may have been lost since then.
-    ``has_ended``: the exemption ended in the step in which it began.
+    ``has_ended``: the exemption began and ended in one step.
     """
     if evidence.size != job.size:
         return f"the job has size {job.size}, not {evidence.size}"
