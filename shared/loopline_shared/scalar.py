@@ -1,10 +1,12 @@
-"""Values that JSON, command lines and all languages share: of a parameter, and the size of a job."""
+"""The base of documents that users write, and values that JSON, command lines and all languages share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import (
+    BaseModel,
+    ConfigDict,
     Discriminator,
     Field,
     PlainSerializer,
@@ -20,6 +22,12 @@ MAX_TEXT_CHARACTERS = 10_000
 """Longest text that is the value of a parameter. Arguments of calls are such texts, unless they are files."""
 Exact = Annotated[int, Field(ge=-(2**53), le=2**53)]
 """A whole number that survives every JSON reader."""
+
+
+class Spec(BaseModel):
+    """Base of everything that a user writes: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def _scalar_kind(value: object) -> str:

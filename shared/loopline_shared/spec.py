@@ -6,33 +6,30 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
 from pydantic_core import to_jsonable_python
 
+from loopline_shared.job_files import Inputs, Outputs, all_outputs, input_files
 from loopline_shared.manifest import MAX_FILES
-from loopline_shared.max_fails import MaxFails
 from loopline_shared.model import (
     MAX_ID,
     MAX_OUTPUT_PATTERNS,
     MAX_OWN_INPUTS,
     NO_NUL,
     AfterState,
-    FileName,
     Function,
-    InputFile,
     InputFolder,
     InputLink,
     Name,
     PythonVersion,
     SharedFolder,
-    StagedInput,
     Units,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import PathTree, Pattern, RelativePath, stays_within, tree_of
+from loopline_shared.paths import PathTree, stays_within, tree_of
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.protocol.templates import unknown_name
-from loopline_shared.scalar import Exact, JobSize, Scalar, Size
+from loopline_shared.scalar import Exact, JobSize, Scalar, Size, Spec
 
 MAX_TASKS = 100_000_000
 """Hard limit on the tasks of one job; a master's own limit (a setting) is lower."""
@@ -46,15 +43,17 @@ MAX_INPUTS = MAX_FILES
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 """Placeholder of a parameter in a command's arguments."""
 
+MOST_FAILS = 100_000_000
+_SHARE_OF_TASKS = r"^(100|[1-9]\d?(\.\d{1,6})?|0\.0{0,5}[1-9]\d{0,5})%$"
+"""Above 0 and up to 100 per cent."""
+MaxFails = Annotated[
+    Annotated[int, Field(ge=1, le=MOST_FAILS)] | Annotated[str, Field(pattern=_SHARE_OF_TASKS)],
+    Field(description="failed tasks at which the job is stopped: a number, or a share such as 10%"),
+]
+
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
 Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
-
-
-class Spec(BaseModel):
-    """Base of everything that a user writes: an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Range(Spec):
@@ -137,73 +136,6 @@ Parameters = Annotated[
 ]
 
 
-class Input(Spec):
-    """An uploaded file with its name in the scratch folder."""
-
-    file: FileName
-    executable: bool = False
-
-
-def _input_kind(value: object) -> str:
-    if isinstance(value, str):
-        return "name"
-    has = value if isinstance(value, dict) else {"link": isinstance(value, InputLink)}
-    if isinstance(value, InputFolder) or "folder" in has:
-        return "folder"
-    return "link" if has.get("link") else "file"
-
-
-Inputs = dict[RelativePath, Annotated[Annotated[Input, Tag("file")] | Annotated[FileName, Tag("name")]
-                                      | Annotated[InputLink, Tag("link")] | Annotated[InputFolder, Tag("folder")],
-                                      Discriminator(_input_kind)]]  # fmt: skip
-"""Inputs by their path in the scratch folder: ``"sha256:..."``, or an object: a file with more details, a link, or an
-empty folder."""
-
-
-def input_files(inputs: Inputs) -> dict[str, InputFile]:
-    """Return the files among the inputs in the form that workers receive."""
-    return {path: one for path, one in staged(inputs).items() if isinstance(one, InputFile)}
-
-
-def staged(inputs: Inputs) -> dict[str, StagedInput]:
-    """Return the inputs in the form that workers receive."""
-    return {path: _staged(one) for path, one in inputs.items()}
-
-
-def _staged(one: Input | InputLink | InputFolder | str) -> StagedInput:
-    if isinstance(one, InputLink | InputFolder):
-        return one
-    one = one if isinstance(one, Input) else Input(file=one)
-    return InputFile(one.file[len("sha256:") :], None, one.executable)
-
-
-class OutputPattern(Spec):
-    """A pattern of output files with details."""
-
-    path: Pattern
-    optional: bool = Field(default=False, description="a task succeeds even if no file matches")
-
-
-def _output_kind(value: object) -> str:
-    return "pattern" if isinstance(value, dict | OutputPattern) else "text"
-
-
-Outputs = list[Annotated[Annotated[OutputPattern, Tag("pattern")] | Annotated[Pattern, Tag("text")],
-                         Discriminator(_output_kind)]]  # fmt: skip
-"""Patterns of files to bring back: ``"*.csv"``, or an object with more details."""
-
-
-def output_patterns(outputs: Outputs, *, optional: bool) -> tuple[str, ...]:
-    """Return the optional patterns, or the required ones."""
-    patterns = ((one.path, one.optional) if isinstance(one, OutputPattern) else (one, False) for one in outputs)
-    return tuple(path for path, is_optional in patterns if is_optional is optional)
-
-
-def all_outputs(outputs: Outputs) -> tuple[str, ...]:
-    """Return all patterns, optional or not."""
-    return output_patterns(outputs, optional=False) + output_patterns(outputs, optional=True)
-
-
 def named_files(spec: JobSpec) -> set[str]:
     """Return the SHA-256 of every file that a job's spec names, except those named by lines of its row file."""
     names = {spec.parameters.file} if isinstance(spec.parameters, RowFile) else set()
@@ -250,7 +182,7 @@ class Notify(Spec):
     command: Name | None = None
     on: Annotated[
         list[Literal["succeeded", "failed", "cancelled", "promise_broken"]], Field(min_length=1, max_length=4)
-    ] = ["succeeded", "failed", "cancelled", "promise_broken"]
+    ] = _fresh(lambda: ["succeeded", "failed", "cancelled", "promise_broken"])
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -263,9 +195,11 @@ class TaskSpec(Spec):
     """A listed task; its job provides everything that it leaves out."""
 
     command: Command | None = None
-    parameters: Row = {}
+    parameters: Row = _fresh(dict)
     size: Size | None = None
-    inputs: Annotated[Inputs, Field(max_length=MAX_OWN_INPUTS, description="beside, or instead of, its job's")] = {}
+    inputs: Annotated[Inputs, Field(max_length=MAX_OWN_INPUTS, description="beside, or instead of, its job's")] = (
+        _fresh(dict)
+    )
 
 
 class JobSpec(Spec):

@@ -25,7 +25,8 @@ LATER = """
 import sys
 import loopline_master.__main__
 from loopline_master.core.events import BATCH
-from loopline_shared.spec import JobSpec, Spec
+from loopline_shared.spec import JobSpec
+from loopline_shared.scalar import Spec
 assert not [name for name in sys.modules if name.startswith("loopline_master.http.routes.")]
 assert "loopline_master.http.openapi" not in sys.modules
 assert not BATCH.pydantic_complete

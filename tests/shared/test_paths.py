@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared import manifest
+from loopline_shared.job_files import output_patterns, staged
 from loopline_shared.model import InputFile, InputFolder, InputLink, OutputFile
 from loopline_shared.paths import Pattern, RelativePath, alike, alternatives, is_wild, tree_of
-from loopline_shared.spec import MAX_INPUTS, JobSpec, named_files, output_patterns, staged
+from loopline_shared.spec import MAX_INPUTS, JobSpec, named_files
 
 PATH = TypeAdapter(RelativePath)
 FILE = "sha256:" + "a" * 64

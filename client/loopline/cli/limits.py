@@ -35,8 +35,7 @@ async def limit(
 ) -> None:
     """Limit the units of something that tasks hold together, or the running tasks of a job.
 
-    Tasks hold what their jobs ask for with `--need NAME` or `--need NAME=UNITS`. Running tasks stay when a limit is
-    lowered.
+    Tasks hold what their jobs ask for (`--need NAME=UNITS`). Running tasks stay when a limit is lowered.
 
     Examples:
 

@@ -22,6 +22,7 @@ _MODULES = (
     "loopline_shared.rest.columns",
     "loopline_shared.model",
     "loopline_shared.spec",
+    "loopline_shared.job_files",
     "loopline_master.http.routes.session",
 )
 

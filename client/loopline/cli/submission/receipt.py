@@ -11,8 +11,9 @@ from rich.text import Text
 from loopline.cli.common import stderr
 from loopline.cli.render import human, tables
 from loopline.transfer.files import LocalFile
+from loopline_shared.job_files import output_patterns
 from loopline_shared.rest.bodies import Preview, Submission
-from loopline_shared.spec import JobSpec, output_patterns
+from loopline_shared.spec import JobSpec
 
 LONGEST_COMMAND = 160
 MOST_NAMED = 5

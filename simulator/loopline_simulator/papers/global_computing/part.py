@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from loopline_shared.plain_words import meant
-from loopline_shared.spec import Spec
+from loopline_shared.scalar import Spec
 
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]

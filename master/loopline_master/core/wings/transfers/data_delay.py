@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from loopline_master.core.kernel.door.mechanism import DataPlaces
 from loopline_master.core.wings.transfers.assumed_network import MASTER, UNKNOWN_RATE
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
-from loopline_shared.spec import input_files
+from loopline_shared.job_files import input_files
 
 if TYPE_CHECKING:
     from loopline_master.core.kernel.entities import Job
