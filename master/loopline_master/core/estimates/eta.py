@@ -301,9 +301,9 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
     oldest: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
         if attempt.state in LIVE and not attempt.is_queued:
-            worker, start = state.workers[attempt.worker], attempt.started_at or attempt.dispatched_at
-            until = state.now if worker.session is not None else worker.reported_at or start
-            age = measure.ran_s(attempt, start, until)
+            worker = state.workers[attempt.worker]
+            until = state.now if worker.session is not None else worker.reported_at or attempt.since
+            age = measure.worked_s(attempt, until)
             oldest[attempt.task_id] = max(age, oldest.get(attempt.task_id, 0.0))
     ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for (job, number), age in oldest.items():

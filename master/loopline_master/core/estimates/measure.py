@@ -55,6 +55,12 @@ def ran_s(attempt: Attempt, since: float, until: float) -> float:
     return max(0.0, ran_s)
 
 
+def worked_s(attempt: Attempt, until: float) -> float:
+    """Return the seconds that an attempt has worked until then, without its time frozen or waiting for inputs."""
+    since = attempt.since if attempt.started_at is None else attempt.started_at
+    return max(0.0, ran_s(attempt, since, until) - attempt.fetch_s) if attempt.is_set_up else 0.0
+
+
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
     """Count the time of an attempt as lost, from its start to the last Report of its worker."""
     if attempt.started_at is not None and not attempt.assumed_cpu_ms:
@@ -137,6 +143,11 @@ def credible_speed(worker: Worker) -> float:
     return speed if worker.work_s else min(speed, 1.0)
 
 
+def credible_work(worker: Worker, work: float) -> float:
+    """Return the part of a result's work that counts against its job's size, like ``credible_speed``."""
+    return work if worker.work_s else work * min(1.0, 1.0 / worker.facts.speed)
+
+
 def speed_for(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
     """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, like ``speed_now``.
 
@@ -161,8 +172,8 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     the expected time at *that* speed, so that little experience with a worker makes for little haste.)
     """
     work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
-    if elapsed and attempt.freezes:
-        elapsed = ran_s(attempt, attempt.since, grid.now)
+    if elapsed and (attempt.freezes or attempt.fetch_s or not attempt.is_set_up):
+        elapsed = worked_s(attempt, grid.now)
     left = work / speed_now(worker) - elapsed
     if left >= 0:
         return left
@@ -174,7 +185,8 @@ def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: fl
     """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
     work = work_of(grid, job, attempt.task)
     known = worker.work_done + _PRIOR * work
-    since = grid.now - ran_s(attempt, attempt.since, grid.now) if attempt.freezes else attempt.since
+    is_plain = attempt.is_set_up and not (attempt.freezes or attempt.fetch_s)
+    since = attempt.since if is_plain else grid.now - worked_s(attempt, grid.now)
     return since + work / speed_now(worker) + left_s * (known + work) / (_AGAIN * known)
 
 

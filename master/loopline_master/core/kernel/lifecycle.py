@@ -83,6 +83,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
                 task.retry_at = state.now + retry_delay_s(job, task.failures)
             attempt.work = measure.work_done(state.workers[attempt.worker], attempt)
             job.used += attempt.work
+            job.counted += measure.credible_work(state.workers[attempt.worker], attempt.work)
         blamed = ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
@@ -350,6 +351,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     size_done = work if size is None else size
     job.work_done += size_done
     job.used += work
+    job.counted += measure.credible_work(worker, work)
     grid.work_accepted += work
     grid.tasks_accepted += 1
     grid.measured += size is not None

@@ -1,9 +1,9 @@
 """Overdrawn jobs: they have used many times the size by which others wait for them, and hold no other job.
 
 Only jobs that hold others are checked, once every ``LOOK_EVERY_S``, so that an event costs no more. The proof is the
-measured work of results (``Job.used``) and of attempts without one (``Job.proof``). A job stays overdrawn, also if it
-is retried, until results show less than its proof. An attempt that is lost shows nothing else, so it stays a part of
-the proof.
+measured work of results (``Job.counted``) and of attempts without one (``Job.proof``). A job stays overdrawn, also if
+it is retried, until results show less than its proof. An attempt that is lost shows nothing else, so it stays a part
+of the proof.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def proves(state: State, job: Job, attempts: Iterable[MeasuredWork]) -> bool:
     times = state.settings.overdrawn_after
     if not times or job.size is None:
         return False
-    return job.used + sum(one.work for one in attempts) > times * job.size
+    return job.counted + sum(one.work for one in attempts) > times * job.size
 
 
 def reconsider(state: State, job: Job, attempt: Attempt) -> bool:
@@ -113,7 +113,7 @@ def used_now(state: State, job: Job) -> float:
 
     Replicas and attempts that were lost with their workers do not count, because the grid caused them.
     """
-    return job.used + sum(one.work for one in _measured(state, job))
+    return job.counted + sum(one.work for one in _measured(state, job))
 
 
 def _measured(state: State, job: Job) -> Iterator[MeasuredWork]:
@@ -125,7 +125,7 @@ def _measured(state: State, job: Job) -> Iterator[MeasuredWork]:
             attempt.task,
             attempt.number,
             worker.name,
-            seconds=measure.ran_s(attempt, attempt.started_at or attempt.since, heard_at),
+            seconds=measure.worked_s(attempt, heard_at),
             speed=measure.credible_speed(worker),
             heard_at=heard_at,
         )
