@@ -102,17 +102,14 @@ def is_extra(attempt: Attempt) -> bool:
     return attempt.replica and not attempt.asked
 
 
-def budget_left(job: Job, reserved_ms: int) -> bool:
+def budget_left(job: Job, running: int, reserved_ms: int) -> bool:
     """True if the job's budget allows another replica.
 
-    ``reserved_ms`` is the expected time of the running replicas.
+    ``reserved_ms`` is the expected time of its ``running`` replicas, as of their dispatch. If a task has disproved
+    the expectation, each of them counts as much as that task.
     """
+    reserved_ms = max(reserved_ms, running * ms_of(job.longest))
     return job.budget_s is None or job.replicated_cpu_ms + reserved_ms < ms_of(job.budget_s)
-
-
-def expected_ms(attempt: Attempt) -> int:
-    """Return the part of its job's replica budget that the attempt is expected to use."""
-    return ms_of(attempt.expected_s) if is_extra(attempt) else 0
 
 
 def _charge(job: Job, attempt: Attempt, ms: int) -> None:
