@@ -410,9 +410,16 @@ class _Ends:
 
     def before(self, job: Job) -> tuple[float, float, int] | None:
         """Return the latest end among the jobs that hold this one; None if it is not held."""
+        weight = _weight(job)
         if job.within is OrderWithin.GRID:
-            return self._of_all.up_to(job.weight)
-        return self._of_user[job.owner].up_to(job.weight) if job.owner in self._of_user else None
+            return self._of_all.up_to(weight)
+        return self._of_user[job.owner].up_to(weight) if job.owner in self._of_user else None
+
+
+def _weight(job: Job) -> float:
+    """Return the expected weight of the job when its last task is held back: it has one only then."""
+    shown = measure.weight_shown(job)
+    return job.weight if job.size is not None or job.shown is not None or shown is None else shown
 
 
 @dataclass(slots=True)

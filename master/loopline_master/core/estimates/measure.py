@@ -39,6 +39,7 @@ _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
 LEAST_LEFT = 1 / _QUARTERS
 """Smallest share of each slot that an owner is assumed to leave spare."""
+_SHOWN_TIMES = 2.0
 _AS_GOOD_AS = 2
 """The prediction for a job's tasks counts as much as this many finished tasks."""
 
@@ -235,6 +236,15 @@ def unit_of(job: Job) -> float:
 def mean_work(grid: Grid, job: Job) -> float:
     """Return the expected work of the job's mean task in reference CPU-seconds."""
     return _mean_size(grid, job) * unit_of(job)
+
+
+def weight_shown(job: Job) -> float | None:
+    """Return the weight of an unsized job by its tasks with a result; None if there is none.
+
+    It is twice their work, where a task without a result counts as their mean: the last one may be longer.
+    """
+    done = job.succeeded + job.failed
+    return _SHOWN_TIMES * job.used * job.task_count / done if done and job.used > 0 else None
 
 
 def tag_of(grid: Grid, job: Job) -> float:

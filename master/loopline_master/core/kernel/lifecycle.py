@@ -27,8 +27,6 @@ _TOLERANCE, _NOISE_S = 2.0, 0.05
 start."""
 _FAR_SHORTER = 8.0
 """An attempt that takes this many times less than expected disproves the size of its job's tasks."""
-_SHOWN_TIMES = 2.0
-"""A job without a size counts as this many times the work measured on its tasks, as the last one may be longer."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
@@ -429,13 +427,10 @@ def _start_task(state: State, job: Job, task: Task) -> None:
 def weigh(state: State, job: Job) -> None:
     """Weigh a job without a size by measurements of its tasks, once only its last task or its delivery is left.
 
-    Its weight is twice their work, where a task without a result counts as their mean. The weight only falls, so
-    every job that held it back before may still do so.
+    The weight only falls, so every job that held it back before may still do so.
     """
-    done = job.succeeded + job.failed
     is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1
-    if is_at_last and done and job.used > 0:
-        weight = _SHOWN_TIMES * job.used * job.task_count / done
+    if is_at_last and (weight := measure.weight_shown(job)) is not None:
         job.shown = weight if job.shown is None else min(job.shown, weight)
 
 
