@@ -1,9 +1,15 @@
-"""Wrong sizes: does a user get more of a live grid than their share by what they declare, or by resubmitting?
+"""Shares with wrong sizes: can a user get more of a live grid by declaring a wrong size, or by resubmitting?
 
-Five users of equal shares on two workers of one slot: one with true sizes, one who declares 1e-6 s, one who declares
-1e9 s, one whose short tasks are followed by long ones, and one who cancels a job every few seconds and submits it
-again. All tasks compute. The measure is the CPU time of all attempts that have ended, as workers reported it
-(`GET /history`), beside the slot time on the users' accounts (`GET /shares`), which includes running tasks.
+Five users of equal shares compete for two workers of one slot. Their jobs have
+
+- true sizes;
+- a size of 1e-6 s, although each task computes for 3 s;
+- a size of 1e9 s;
+- no size, and a hundred short tasks before the long ones;
+- no size; the job is cancelled every few seconds and submitted again.
+
+The measure is the CPU time of ended attempts, as reported by workers (`GET /history`), beside the slot time on the
+users' accounts (`GET /shares`), which includes running tasks.
 
     python benchmarks/master/wrong_sizes.py [--full] [--seconds N] [--policy NAME ...] [--json]
 """
