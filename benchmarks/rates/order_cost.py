@@ -109,9 +109,13 @@ def from_the_shell(one: Grid) -> None:
 
 
 def behind_an_endless_job(one: Grid) -> None:
-    """A lone job without a size takes one of four slots for ever; three others run."""
+    """A lone job without a size takes one of four slots for ever; three others run.
+
+    Its name is its own: with earlier short runs of its program it would have a small predicted size, and hold others
+    until it is overdrawn.
+    """
     with loopline.Client(one.url, one.token()) as client:
-        endless = client.submit(["sleep", "100000"])
+        endless = client.submit(["sleep", "100000"], name="endless")
         jobs = [client.submit(["sleep", "2"], name=f"rule{number}") for number in range(3)]
         for job in jobs:
             job.wait()
