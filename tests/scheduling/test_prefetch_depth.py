@@ -172,6 +172,21 @@ def test_nothing_waits_behind_a_task_that_takes_far_longer_than_expected() -> No
     assert measure.work_of(state.grid, state.jobs[job], 1) > 0.015, "a running task counts"
 
 
+def test_nothing_waits_behind_a_task_that_waits_for_its_inputs() -> None:
+    life = Life(lambda _job, _task: 0.2)
+    job = life.submit("ann", 1000, size=200.0)
+    life.live(until=life.grid.now + 5.0)
+    assert life.queue("a")
+    for attempt in life.grid.scheduler.state.attempts.values():
+        attempt.is_set_up = attempt.is_queued  # as the first Reports about the running ones say
+    for _ in range(3):
+        life.grid.now += 0.6
+        for name in SLOTS:
+            life.grid.report(name, clock=(0.0, life.grid.now - START))
+    assert not life.queue("a")
+    assert life.grid.job(job).longest < 0.5, "the time in a slot is no work"
+
+
 def test_tasks_of_a_user_whose_turn_comes_later_make_way() -> None:
     life = Life(lambda job, _: 0.01 if job < 3 else 0.4)
     life.submit("ann", 1000, size=400.0)
