@@ -337,6 +337,16 @@ def learn_speed(worker: Worker, attempt: Attempt, expected: float) -> None:
     worker.work_done = _within(_SLOWEST * worker.work_s, done, _FASTEST * worker.work_s)
 
 
+def note_longer(job: Job, work: float) -> None:
+    """Note that an attempt of the job takes clearly longer than expected: this work, in reference CPU-seconds.
+
+    A given size is disproved only by a task that exceeds the size of the whole job: its computer may just be slow.
+    """
+    job.confirmed = 0
+    if job.size_source is not SizeSource.GIVEN or work > (job.size or 0.0):
+        job.longest = max(job.longest, work)
+
+
 def learn_duration(job: Job, work: float, size: float | None) -> None:
     """Learn the duration of a task whose result was accepted. Call it before the job counts the task.
 

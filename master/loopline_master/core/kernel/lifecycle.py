@@ -108,15 +108,10 @@ def longest_expected_s(attempt: Attempt) -> float:
     return _TOLERANCE * attempt.expected_s + _NOISE_S
 
 
-def note_longer(job: Job, work: float) -> None:
-    """Note that an attempt of the job takes clearly longer than expected: this work, in reference CPU-seconds."""
-    job.confirmed, job.longest = 0, max(job.longest, work)
-
-
 def _is_longer_than_expected(state: State, job: Job, attempt: Attempt) -> bool:
     """Compare the run time of an attempt that has ended with the expected one, and count it for its job."""
     if attempt.wall_s > longest_expected_s(attempt):
-        note_longer(job, measure.work_done(state.workers[attempt.worker], attempt))
+        measure.note_longer(job, measure.work_done(state.workers[attempt.worker], attempt))
         return True
     if attempt.state in _RESULTS:
         job.confirmed += 1

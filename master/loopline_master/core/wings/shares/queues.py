@@ -74,7 +74,7 @@ class LateAttempts:
             job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
             worked_s = measure.worked_s(attempt, min(state.now, worker.reported_at or 0.0))
             if worked_s > lifecycle.longest_expected_s(attempt):  # else it waits for its inputs
-                lifecycle.note_longer(job, worked_s * measure.speed_now(worker))
+                measure.note_longer(job, worked_s * measure.speed_now(worker))
             state.put(job)
             for other in [*state.index.attempts.queues.of_worker.get(worker.name, ())]:
                 if other.job == job.id:
