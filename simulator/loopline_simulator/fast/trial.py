@@ -12,7 +12,7 @@ from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.churn import Churn
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.metrics import Measures, Recorder
-from loopline_simulator.fast.workload import Workload, misdeclared
+from loopline_simulator.fast.workload import Workload, misdeclared, uncovered
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
 _NEVER_S = 1e12
@@ -44,6 +44,8 @@ class Case:
     churn: Churn | None = None  # None: hosts are always there
     single_task_order: Literal["deliver", "hold"] = "hold"  # of jobs of one task under hold; hold: as in the paper
     wrong_by: float = 1.0  # users declare their jobs' sizes wrong by up to this factor, up or down
+    without_size: float = 0.0  # share of jobs whose users give none
+    in_sessions: float = 0.0  # share of jobs that are sessions
 
     @property
     def source(self) -> JobSource:
@@ -90,6 +92,8 @@ def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
     """Run the case; return its recorder and number of events. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
     arrivals = misdeclared(case.source.of(case.seed), case.wrong_by, case.seed)
+    if case.without_size or case.in_sessions:
+        arrivals = uncovered(arrivals, case.without_size, case.in_sessions, case.seed)
     recorder = Recorder(hosts, attempts=attempts)
     world = _world(case, hosts, arrivals, recorder)
     world.run()
