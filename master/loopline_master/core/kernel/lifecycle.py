@@ -25,8 +25,9 @@ IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
 _TOLERANCE, _NOISE_S = 2.0, 0.05
 """An attempt takes longer than expected if it takes more than ``_TOLERANCE`` times as long, plus the noise of a
 start."""
-_FAR_SHORTER = 8.0
-"""An attempt that takes this many times less than expected disproves the size of its job's tasks."""
+_FAR_SHORTER = 64.0
+"""An attempt that takes this many times less than expected disproves the size of its job's tasks: no computer is as
+much faster than it was believed to be."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
