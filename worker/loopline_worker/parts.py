@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,9 @@ from loopline_worker.files.uploads import Uploads
 from loopline_worker.functions.launcher import FunctionLauncher
 from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
+from loopline_worker.gpus.gpu_locks import GpuLocks
+from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.local_gpus import find_gpus, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
@@ -102,7 +105,8 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
     departure = _departure(settings)
-    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
+    gpus = _gpus(settings)
+    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
     allowance = _allowance(settings, data_directory)
@@ -120,7 +124,7 @@ def assemble(
         abilities, python, settings, data_directory, cache,
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence())
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence(), *gpus)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
@@ -178,6 +182,7 @@ def _facts(
     python: Python,
     sandbox: Sandbox | None,
     abilities: Abilities,
+    gpus: Sequence[Gpus],
 ) -> Facts:
     found = speed.known(data_directory.speed, processor(), computer.cpus)
     address, master = addresses_towards(settings.master)
@@ -203,10 +208,20 @@ def _facts(
         machine=machine_of(data_directory.folder),
         transient=settings.transient,
         fences=CAN_FENCE,
-        resources=tuple(
-            Resource(name, int(units)) for name, units in sorted(one.split("=") for one in settings.resources)
-        ),
+        resources=_resources(settings, gpus),
     )
+
+
+def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource, ...]:
+    named = [Resource(name, int(units)) for name, units in (one.split("=") for one in settings.resources)]
+    return tuple(sorted([*named, *(each.resource for each in gpus)], key=lambda one: one.name))
+
+
+def _gpus(settings: WorkerSettings) -> list[Gpus]:
+    """Return the wing for the GPUs that this worker offers, if there are any."""
+    named = frozenset(settings.gpu_devices)
+    offered = [each for each in find_gpus() if not why_not_offered(each, settings.gpu, named)]
+    return [Gpus(offered, GpuLocks())] if offered else []
 
 
 def _abilities(settings: WorkerSettings, sandbox: Sandbox | None) -> Abilities:
