@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from loopline_master.core.events import JobCancelled, JobSubmitted, LimitChanged, WorkerForgotten
 from loopline_master.core.kernel.effects import Declined, Submitted
+from loopline_master.core.kernel.invariants import check_worker
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, Facts, Outcome, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind
 from tests.scheduling.driver import Grid, facts, spec
@@ -179,6 +181,19 @@ def test_worker_that_gives_a_task_back_uses_up_no_attempt() -> None:
     grid.agents["ant"].withheld_gpus = (WithheldGpu(SMALL.id, "another agent of this computer has it"),)
     grid.end(next(iter(held(grid))), Outcome.GIVEN_BACK)
     assert ids_of(grid, job) == ["GPU-large"]
+
+
+def test_gpu_of_two_attempts_breaks_an_invariant_that_a_live_master_samples() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    submit(grid, 2)
+    state = grid.scheduler.state
+    one, other = state.attempts.values()
+    check_worker(state, "ant")
+    other.gpus = one.gpus
+    state.own(CountedUnits).recount([(state.jobs[one.job], one), (state.jobs[one.job], other)])
+    with pytest.raises(AssertionError, match="shares the GPUs"):
+        check_worker(state, "ant")
 
 
 def test_limit_and_need_cannot_be_named_gpu() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from loopline_shared.protocol.gpus import Gpu
 from loopline_worker.doctor import gpus_of
-from loopline_worker.gpus.local_gpus import GpuMaker, find_gpus, is_awake, is_there, why_not_offered
+from loopline_worker.gpus.local_gpus import GpuMaker, find_gpus, is_awake, is_there, ready_gpus, why_not_offered
 from loopline_worker.settings import GpuChoice, WorkerSettings
 from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, write
 
@@ -88,7 +88,8 @@ def test_gpus_of_amd_are_found_with_their_memory(tmp_path: Path) -> None:
     name = "AMD Navi 21 [Radeon RX 6800/6800 XT / 6900 XT]"
     assert first.gpu == Gpu("GPU-73c8a5d4fd3a1c05", name, 17163091968, "6.7.0", "", 0)
     assert first.address == "0000:03:00.0"
-    assert first.files == ("/dev/dri/renderD128", "/dev/kfd")
+    assert first.files[:3] == ("/dev/dri/renderD128", "/dev/kfd", "/sys/class/kfd")
+    assert first.files[-1] == str(tmp_path / "sys/class/drm/renderD128/device")
     assert second.gpu.model == "AMD Instinct MI210"
     assert second.visible_as == "1"
     assert second.gpu.id.endswith("-0000:03:00.1")
@@ -133,6 +134,21 @@ def test_gpu_that_left_the_bus_is_noticed(tmp_path: Path) -> None:
 def test_sleep_of_a_gpu_is_read_without_waking_it(tmp_path: Path, status: str, awake: bool) -> None:
     add_nvidia(tmp_path, status=status)
     assert is_awake(find_gpus(tmp_path)[0], tmp_path) is awake
+
+
+def test_missing_device_files_are_made_by_the_makers_program(tmp_path: Path) -> None:
+    add_nvidia(tmp_path, "0000:01:00.0", minor=0)
+    add_nvidia(tmp_path, "0000:02:00.0", minor=1, uuid=UUIDS[1])
+    (tmp_path / "dev/nvidia1").unlink()
+    program = tmp_path / "nvidia-modprobe"
+    program.write_text(f'#!/bin/sh\ncd {tmp_path}; echo "$@" > words; touch dev/nvidia-uvm dev/nvidia1\n')
+    program.chmod(0o755)
+    assert [found.obstacle for found in ready_gpus(tmp_path, str(program))] == ["", ""]
+    assert (tmp_path / "words").read_text() == "-u -c=0 -c=1\n"
+    program.unlink()
+    assert len(ready_gpus(tmp_path, str(program))) == 2, "nothing is missing, and nothing is run"
+    (tmp_path / "dev/nvidia1").unlink()
+    assert "not there" in ready_gpus(tmp_path, str(program))[1].obstacle
 
 
 def test_odd_files_are_no_gpus(tmp_path: Path) -> None:

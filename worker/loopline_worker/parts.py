@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Resource
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_worker.attempts.agent_wing import AgentWing
@@ -34,7 +35,7 @@ from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
-from loopline_worker.gpus.local_gpus import find_gpus, why_not_offered
+from loopline_worker.gpus.local_gpus import LocalGpu, ready_gpus, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
@@ -48,7 +49,7 @@ from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
-from loopline_worker.settings import SandboxChoice, WorkerSettings
+from loopline_worker.settings import GpuChoice, SandboxChoice, WorkerSettings
 from loopline_worker.state.attempt_log import AttemptLog, Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
@@ -218,10 +219,24 @@ def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource
 
 
 def _gpus(settings: WorkerSettings) -> list[Gpus]:
-    """Return the wing for the GPUs that this worker offers, if there are any."""
+    """Return the wing for the GPUs that this worker offers, if there are any.
+
+    Raises LooplineError if the sandbox would show one of them to all tasks.
+    """
+    if settings.gpu is GpuChoice.OFF:
+        return []
     named = frozenset(settings.gpu_devices)
-    offered = [each for each in find_gpus() if not why_not_offered(each, settings.gpu, named)]
+    offered = [each for each in ready_gpus() if not why_not_offered(each, settings.gpu, named)]
+    _check_shown(settings, offered)
     return [Gpus(offered, GpuLocks())] if offered else []
+
+
+def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:
+    for shown in settings.sandbox_shows if settings.sandbox is not SandboxChoice.OFF else ():
+        for each in offered:
+            if Path(each.own_file).is_relative_to(shown.resolve()):
+                message = f"sandbox_shows = {shown} would show {each.own_file}, a GPU, to all tasks"
+                raise LooplineError("sandbox_shows", message, "leave it out, or set gpu = off")
 
 
 def _abilities(settings: WorkerSettings, sandbox: Sandbox | None) -> Abilities:

@@ -12,6 +12,6 @@ from pathlib import Path
 def main(arguments: Sequence[str]) -> int:
     tree = Path(os.environ["GPU_TREE"])
     parts = importlib.import_module("loopline_worker.parts")
-    parts.find_gpus = partial(parts.find_gpus, tree)
+    parts.ready_gpus = partial(parts.ready_gpus, tree)
     parts.GpuLocks = partial(parts.GpuLocks, tree)
     return int(importlib.import_module("loopline_worker.__main__").main(arguments))

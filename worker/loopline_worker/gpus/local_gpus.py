@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
+import subprocess
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +21,9 @@ from loopline_worker.settings import GpuChoice
 
 ROOT = Path("/")
 _PCI_IDS = ("usr/share/misc/pci.ids", "usr/share/hwdata/pci.ids")
+_SEEN_OF_AMD = ("/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/class/drm", "/sys/dev/char")
+"""Where AMD's libraries look for GPUs."""
+_MAKE_WITHIN_S = 10.0
 _AMD = "1002"
 """AMD's number as a maker of PCI devices."""
 _VERSION = re.compile(r"\b\d{3,4}\.\d+(?:\.\d+)?\b")
@@ -46,7 +51,7 @@ class LocalGpu:
     maker: GpuMaker
     address: str  # on the PCI bus: 0000:01:00.0
     visible_as: str  # as CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES name it
-    files: tuple[str, ...]  # device files that its tasks open
+    files: tuple[str, ...]  # that its tasks open: device files to read and write, files below /sys to read
     own_file: str  # of those, the file of this GPU alone
     state_files: tuple[str, ...]  # files that are there as long as the GPU is
     obstacle: str = ""  # why it cannot be offered; empty: it can
@@ -56,6 +61,22 @@ class LocalGpu:
 def find_gpus(root: Path = ROOT) -> list[LocalGpu]:
     """Return the GPUs of this computer, NVIDIA's first, each maker's in PCI order."""
     return [*_nvidia(root), *_amd(root)][:MAX_GPUS]
+
+
+def ready_gpus(root: Path = ROOT, program: str = "nvidia-modprobe") -> list[LocalGpu]:
+    """Return the GPUs of this computer, and make missing device files of NVIDIA's, if its ``program`` is installed.
+
+    The first program that uses a GPU makes them otherwise, and tasks in a sandbox are not able to.
+    """
+    found = find_gpus(root)
+    minors = [each.own_file.removeprefix("/dev/nvidia") for each in found if each.maker is GpuMaker.NVIDIA]
+    needed = [f"nvidia{minor}" for minor in minors] + ["nvidia-uvm"] * bool(minors)
+    if all((root / "dev" / name).exists() for name in needed):
+        return found
+    with suppress(OSError, subprocess.TimeoutExpired):
+        command = [program, "-u", *(f"-c={minor}" for minor in minors)]
+        subprocess.run(command, capture_output=True, timeout=_MAKE_WITHIN_S, check=False)
+    return find_gpus(root)
 
 
 def _nvidia(root: Path) -> Iterator[LocalGpu]:
@@ -115,7 +136,7 @@ def _amd(root: Path) -> Iterator[LocalGpu]:
             GpuMaker.AMD,
             address,
             visible_as=uuid or str(index),
-            files=(own, "/dev/kfd"),
+            files=(own, "/dev/kfd", *_SEEN_OF_AMD, str(device.resolve())),
             own_file=own,
             state_files=(str(device), str(root / own[1:])),
             obstacle=_missing(root, own),

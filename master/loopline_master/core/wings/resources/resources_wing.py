@@ -240,6 +240,8 @@ class Resources(Wing):
         """Raise AssertionError if counts differ from the attempts, a class is served without units left, or two
         attempts hold one GPU.
         """
+        if isinstance(of, Worker):
+            self._check_gpus(of)
         if of is not None:
             return
         fresh = CountedUnits(self.state.workers, self.state.jobs)
@@ -248,14 +250,23 @@ class Resources(Wing):
         for name in ("used", "running", "on_worker", "gpus"):
             now, counted = getattr(self._counts, name), getattr(fresh, name)
             assert now == counted, f"{name} is {now}, the attempts hold {counted}"
-        twice = [gpu for gpu, holders in fresh.gpus.items() if holders > 1]
-        assert not twice, f"several attempts hold the GPUs {twice}"
+        for worker in self.state.workers.values():
+            self._check_gpus(worker)
         requirements = self.state.index.requirements
         for key in {key for keys in requirements.holding.values() for key in keys}:
             serving = requirements.workers[key]
             assert not (serving and fresh.are_out(key)), f"{key} is served, and its units are out"
             short = [name for name in serving if fresh.is_short(name, key)]
             assert not short, f"{short} serve {key} with too few units left"
+
+    def _check_gpus(self, worker: Worker) -> None:
+        """Raise AssertionError if an attempt on a worker shares a GPU with another, there or elsewhere."""
+        roles = self.state.index.attempts.roles
+        for attempt in self.state.index.attempts.of_worker.get(worker.name, {}).values():
+            shared = [gpu for gpu in attempt.gpus or () if self._counts.gpus[gpu] > 1]
+            assert not (shared and may_be_running(roles[attempt.id])), (
+                f"attempt {attempt.id} shares the GPUs {shared}"
+            )
 
 
 def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:
