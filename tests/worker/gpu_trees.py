@@ -49,7 +49,15 @@ def add_nvidia(
     write(root / "sys/bus/pci/devices" / address / "device", f"0x{device}\n")
     write(root / "sys/bus/pci/devices" / address / "power/runtime_status", f"{status}\n")
     write(root / f"dev/nvidia{minor}")
+    use(root, 0)
     return folder
+
+
+def use(root: Path, programs: int) -> None:
+    """Have the tree show that programs have device files of NVIDIA's driver open. Its other modules always do."""
+    write(root / "sys/module/nvidia/refcnt", f"{programs + 2}\n")
+    for module in ("nvidia_uvm", "nvidia_modeset"):
+        write(root / "sys/module/nvidia/holders" / module)
 
 
 def add_amd(
@@ -75,6 +83,7 @@ def add_amd(
     write(nodes / f"{node}/name", "navi21\n")
     drm = root / f"sys/class/drm/renderD{minor}/device"
     write(drm / "mem_info_vram_total", f"{memory_bytes}\n")
+    write(drm / "gpu_busy_percent", "0\n")
     if product:
         write(drm / "product_name", f"{product}\n")
     write(root / f"dev/dri/renderD{minor}")

@@ -18,6 +18,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker import parts
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import LocalGpu, find_gpus
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import SandboxChoice, WorkerSettings
@@ -50,7 +51,7 @@ async def bench(
     except LooplineError as error:
         pytest.skip(error.message)
     async with Bench(outside_tmp, sandbox=sandbox) as bench:
-        bench.runner._wings = (Gpus(gpus, GpuLocks(tmp_path)),)
+        bench.runner._wings = (Gpus(gpus, GpuLocks(tmp_path), KnownGpus(tmp_path / "gpus.json"), root=tmp_path),)
         yield bench
 
 
@@ -93,9 +94,9 @@ def test_sandbox_that_would_show_a_gpu_to_all_tasks_is_refused(
     own = gpus[0].own_file
     for shown in (own, "/dev"):
         with pytest.raises(LooplineError, match=f"would show {own}, a GPU, to all tasks"):
-            parts._gpus(WorkerSettings(data_dir=tmp_path, sandbox_shows=(shown,)))
+            parts._gpus(WorkerSettings(data_dir=tmp_path, sandbox_shows=(shown,)), tmp_path / "gpus.json")
     for settings in ({"gpu": "off"}, {"gpu_devices": ("1",)}, {"sandbox": "off"}):
-        parts._gpus(WorkerSettings(data_dir=tmp_path, sandbox_shows=(own,), **settings))
+        parts._gpus(WorkerSettings(data_dir=tmp_path, sandbox_shows=(own,), **settings), tmp_path / "gpus.json")
 
 
 def test_resource_named_gpu_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.gpus import gpu_wing
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from tests.worker.bench import Bench, run_of, until
 from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia
@@ -42,7 +43,7 @@ def locks(tmp_path: Path) -> Path:
 
 def offering(bench: Bench, tree: Path, locks: Path) -> Gpus:
     """Have a bench's runner offer the GPUs of a tree."""
-    wing = Gpus(find_gpus(tree), GpuLocks(locks))
+    wing = Gpus(find_gpus(tree), GpuLocks(locks), KnownGpus(tree / "gpus.json"), root=tree)
     bench.runner._wings = (wing,)
     return wing
 

@@ -19,6 +19,7 @@ import pytest
 from loopline_shared.model import Outcome
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.settings import SandboxChoice
@@ -125,7 +126,7 @@ async def test_task_with_a_gpu_is_in_the_groups_that_may_open_it(bench: Bench, t
     os.chown(device, 0, grp.getgrnam("video").gr_gid)
     device.chmod(0o040)
     found = [replace(each, files=(str(device),), own_file=str(device)) for each in find_gpus(tmp_path)]
-    bench.runner._wings = (Gpus(found, GpuLocks(tmp_path)),)
+    bench.runner._wings = (Gpus(found, GpuLocks(tmp_path), KnownGpus(tmp_path / "gpus.json"), root=tmp_path),)
     for task, (gpus, opened) in enumerate((((), b""), (UUIDS[:1], b"opened\n"), ((), b"")), start=1):
         result = await bench.result(run_of("cat", str(device), task=task, gpus=gpus))
         assert result.stdout.data == opened, result

@@ -18,6 +18,7 @@ from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.environments import image_tool, uv
 from loopline_worker.functions.python import find as find_python
+from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import LocalGpu, find_gpus, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, is_contained, processor
@@ -167,7 +168,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         pressure=Pressure.now(),
         on_battery=battery,
         limits=[*abilities(), _inherited(), _functions(settings), *_software(settings), *_planner()],
-        gpus=gpus_of(settings, find_gpus(), kind_here()[0]),
+        gpus=gpus_of(settings, KnownGpus(settings.data_dir / "gpus.json").complete(find_gpus()), kind_here()[0]),
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
         layout=layout().words,

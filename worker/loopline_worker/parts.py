@@ -35,6 +35,7 @@ from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import LocalGpu, ready_gpus, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.boot_clock import steady
@@ -106,7 +107,7 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
     departure = _departure(settings)
-    gpus = _gpus(settings)
+    gpus = _gpus(settings, data_directory.gpus)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
@@ -129,6 +130,8 @@ def assemble(
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
+    for each in gpus:
+        task_group.start(each.watch.keep(each.on_reading))
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
@@ -218,8 +221,8 @@ def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource
     return tuple(sorted([*named, *(each.resource for each in gpus)], key=lambda one: one.name))
 
 
-def _gpus(settings: WorkerSettings) -> list[Gpus]:
-    """Return the wing for the GPUs that this worker offers, if there are any.
+def _gpus(settings: WorkerSettings, known: Path) -> list[Gpus]:
+    """Return the wing for the GPUs that this worker offers, if there are any. ``known``: the file about them.
 
     Raises LooplineError if the sandbox would show one of them to all tasks.
     """
@@ -228,7 +231,8 @@ def _gpus(settings: WorkerSettings) -> list[Gpus]:
     named = frozenset(settings.gpu_devices)
     offered = [each for each in ready_gpus() if not why_not_offered(each, settings.gpu, named)]
     _check_shown(settings, offered)
-    return [Gpus(offered, GpuLocks())] if offered else []
+    is_dedicated = settings.dedicated or settings.gpu is GpuChoice.DEDICATED
+    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated)] if offered else []
 
 
 def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:

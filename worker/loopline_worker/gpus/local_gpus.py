@@ -12,7 +12,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -157,15 +157,10 @@ def why_not_offered(found: LocalGpu, choice: GpuChoice, named: Set[str]) -> str:
     return found.obstacle
 
 
-def with_memory(found: LocalGpu, memory_bytes: int) -> LocalGpu:
-    """Return the GPU with its memory, if the driver's files did not say it."""
-    return replace(found, gpu=replace(found.gpu, memory_bytes=found.gpu.memory_bytes or memory_bytes))
-
-
 def is_awake(found: LocalGpu, root: Path = ROOT) -> bool:
-    """True unless the GPU is suspended to save power, or that is not known."""
+    """True unless the GPU is suspended to save power."""
     status = _read(root / "sys/bus/pci/devices" / found.address / "power/runtime_status").strip()
-    return status in ("active", "unsupported")
+    return status not in ("suspended", "suspending")
 
 
 def is_there(found: LocalGpu) -> bool:
