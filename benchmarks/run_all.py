@@ -49,7 +49,7 @@ SHORT = {
     "swarm": ["--short"],
 }
 """Arguments of benchmarks whose short form differs from their default."""
-NEEDS = {"owner_return": ["Xvfb", "xdotool"], "page": ["chromium"]}
+NEEDS = {"gpus": ["nvidia-smi"], "owner_return": ["Xvfb", "xdotool"], "page": ["chromium"]}
 """Programs that a benchmark requires."""
 MODULES = {
     file.stem: f"benchmarks.{subject}.{file.stem}" for subject in SUBJECTS for file in FOLDER.glob(f"{subject}/*.py")

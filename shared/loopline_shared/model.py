@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCore
 from pydantic_core import CoreSchema, core_schema
 
 from loopline_shared.paths import MAX_PATH_CHARACTERS, RelativePath
+from loopline_shared.protocol.gpus import MAX_GPUS, Gpu, GpuId
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.task_metrics import Left
 
@@ -221,12 +222,23 @@ Units = Annotated[int, Field(ge=1, le=1_000_000)]
 """Number of units of something countable."""
 
 
+def _each_once(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    if len({gpu.id for gpu in gpus}) < len(gpus):
+        raise ValueError("two GPUs have the same id")
+    return gpus
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """Something countable that a worker offers to tasks, such as two licence dongles."""
 
     name: Name
     units: Units  # that tasks may hold at once
+    gpus: Annotated[
+        tuple[Gpu, ...],
+        Field(max_length=MAX_GPUS, exclude_if=not_, description="the units themselves, if they are GPUs"),
+        AfterValidator(_each_once),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +304,14 @@ class Yielded:
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldGpu:
+    """A GPU that its worker does not offer now."""
+
+    id: GpuId
+    reason: ShortText
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """Load of a worker, piggybacked on every report."""
 
@@ -311,6 +331,10 @@ class Load:
     delay_s: Seconds | None = None  # of the network, there and back; null: not known yet
     throughput_bytes_s: Annotated[float, Field(gt=0, le=1e15)] | None = None  # of files sent and fetched; null: none
     preparing: Annotated[tuple[tuple[Count, ShortText], ...], Field(max_length=65_536, fail_fast=True)] = ()  # by job
+    withheld_gpus: Annotated[
+        tuple[WithheldGpu, ...],
+        Field(max_length=MAX_GPUS, exclude_if=not_, description="that no task may have now"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

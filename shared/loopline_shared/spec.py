@@ -27,6 +27,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import PathTree, stays_within, tree_of
+from loopline_shared.protocol.gpus import ANY_GPU, GPU, MAX_GPUS, Capability, GpuKind
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.protocol.templates import unknown_name
 from loopline_shared.scalar import Exact, JobSize, Scalar, Size, Spec
@@ -170,6 +171,32 @@ class Requirements(Spec):
         Field(max_length=10, description="units of limits (`loopline limit`) or of workers' resources that each task "
               "holds while it may be running"),
     ] = _fresh(dict)  # fmt: skip
+    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS, description="GPUs that each task has for itself")] = 0
+    gpu_memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of each of its GPUs, at least")] = 0
+    gpu_model: Annotated[
+        str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="words of the model's name: A4000")
+    ] = ""
+    gpu_capability: Annotated[Capability, Field(description="CUDA compute capability, at least: 8.0")] = ""
+
+    @model_validator(mode="after")
+    def _asks_for_gpus_by_their_fields(self) -> Self:
+        if GPU in self.needs:
+            raise ValueError(f"give gpus = {self.needs[GPU]} in place of needs.{GPU}")
+        if not self.gpus and self.gpu_kind != ANY_GPU:
+            raise ValueError("gpu_memory_bytes, gpu_model and gpu_capability say which GPUs: give gpus, too")
+        return self
+
+    @property
+    def gpu_kind(self) -> GpuKind:
+        """The GPUs that tasks accept."""
+        return GpuKind(self.gpu_memory_bytes, self.gpu_model, self.gpu_capability)
+
+    @property
+    def units(self) -> tuple[tuple[str, int], ...]:
+        """Units that each attempt holds, GPUs among them, in alphabetical order of their names."""
+        if not (self.needs or self.gpus):
+            return ()
+        return tuple(sorted((self.needs | {GPU: self.gpus} if self.gpus else self.needs).items()))
 
 
 class Notify(Spec):
@@ -316,7 +343,7 @@ class JobSpec(Spec):
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.nodes > 1:
-            has_function, holds_units = self.function is not None, bool(self.requires.needs or self.max_running)
+            has_function, holds_units = self.function is not None, bool(self.requires.units or self.max_running)
             check_parallel(calls_function=has_function, quorum=self.quorum, holds_units=holds_units)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")

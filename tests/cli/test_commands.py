@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from aiohttp import web
 from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
-from loopline_shared.model import JobState, Order, TaskId, TaskState
+from loopline_shared.model import AttemptId, JobState, Load, Order, Resource, TaskId, TaskState, WithheldGpu
+from loopline_shared.protocol.gpus import Gpu
 from loopline_shared.rest.access import (
     AuditEntry,
     EncryptionView,
@@ -35,6 +37,7 @@ from loopline_shared.rest.bodies import (
     FieldError,
     Flaw,
     FoundLine,
+    GpuUse,
     HistoryLine,
     HistoryReport,
     LastHour,
@@ -411,6 +414,30 @@ def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: Fak
     assert "last seen" in header
     assert "yield time" in header
     assert "health" in run("workers", "--long").out.splitlines()[0]
+
+
+def test_gpus_are_listed_with_the_task_that_has_each(fake: FakeMaster, run: Run) -> None:
+    gpus = [Gpu(f"GPU-{n}", "NVIDIA RTX A4000", 16 * 10**9, "550.54", "8.6", n) for n in range(3)]
+    away = WithheldGpu("GPU-1", "its owner uses it")
+    known = worker()
+    shown = known.model_copy(
+        update={
+            "facts": replace(known.facts, resources=(Resource("gpu", 3, tuple(gpus)),)),
+            "load": Load(4, withheld_gpus=(away,)),
+            "resources_used": {"gpu": 1},
+            "gpus_used": {"GPU-0": GpuUse(attempt=AttemptId(7, 1, 1), user="ann")},
+        }
+    )
+    fake.on("GET /workers", page(shown))
+    lines = run("workers", "--gpus").out.splitlines()
+    for line, state in zip(lines[-3:], ("task 7.1.1 of ann", "its owner uses it", "free"), strict=True):
+        assert state in line
+        assert "16.0 GB" in line
+    assert "gpu=1/3" in run("workers").out
+    (view,) = run("workers", "--gpus", "--json").document
+    assert view["gpus_used"] == {"GPU-0": {"attempt": "7.1.1", "user": "ann"}}
+    fake.on("GET /workers", page(known))
+    assert "no worker offers a GPU" in run("workers", "--gpus").out
 
 
 @pytest.mark.parametrize("option", ["--user", "--owner"])

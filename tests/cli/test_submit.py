@@ -29,6 +29,11 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
         ["--os", "linux", "--memory", "2GB", "--label", "matlab", "--label", "gpu", "--slots", "2", "--", "t"],
         {"requires": {"os": "linux", "memory_bytes": 2_000_000_000, "labels": ["matlab", "gpu"], "slots": 2}},
     ),
+    (["--gpus", "2", "--need", "matlab", "--", "t"], {"requires": {"gpus": 2, "needs": {"matlab": 1}}}),
+    (
+        ["--gpu-memory", "8GB", "--gpu-model", "A4000", "--gpu-capability", "8.0", "--", "t"],
+        {"requires": {"gpus": 1, "gpu_memory_bytes": 8 * 10**9, "gpu_model": "A4000", "gpu_capability": "8.0"}},
+    ),
     (
         ["--timeout", "10m", "--max-attempts", "5", "--max-replicas", "unlimited", "--", "t"],
         {"timeout_s": 600.0, "max_attempts": 5, "max_replicas": "unlimited"},

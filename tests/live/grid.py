@@ -78,16 +78,17 @@ class Grid:
         url: str | None = None,
         owner: dict[str, str] | None = None,
         settings: dict[str, str] | None = None,
+        module: str = "loopline_worker",
     ) -> None:
         """Start a worker; ``owner``: variables of a computer with an owner, None: a dedicated one; ``settings``: more
-        variables.
+        variables. ``module``: the program.
         """
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
         data = ["--data-dir", str(self.folder / name), *(["--dedicated"] if owner is None else [])]
         _share_speed(self.folder, self.folder / name)
         self.workers[name] = await self._spawn(
-            name, "loopline_worker", *arguments, *token, *data, *flags, more=(owner or {}) | (settings or {})
+            name, module, *arguments, *token, *data, *flags, more=(owner or {}) | (settings or {})
         )
 
     async def kill_master(self) -> None:

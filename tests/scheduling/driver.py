@@ -26,7 +26,7 @@ from loopline_master.core.kernel.effects import Declined, Effects, Reply, Submit
 from loopline_master.core.kernel.entities import Attempt, Job, Task
 from loopline_master.core.kernel.invariants import check, check_job, check_started, check_worker
 from loopline_master.core.scheduler import Scheduler
-from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
+from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId, WithheldGpu
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.gang_messages import Member, MemberOrder, Word
 from loopline_shared.protocol.worker_link import Assign, Report, Run
@@ -87,6 +87,7 @@ class Agent:
     frozen: set[AttemptId] = field(default_factory=set)  # on the master's request
     words: list[Word] = field(default_factory=list)  # Assigns received
     delivering: set[AttemptId] = field(default_factory=set)  # ended, with results still to be delivered
+    withheld_gpus: tuple[WithheldGpu, ...] = ()
 
     def waiting(self) -> list[AttemptId]:
         """Attempts without a slot; slots go to them in the order of their arrival."""
@@ -219,6 +220,7 @@ class Grid:
         if known is not None:
             agent.running, agent.killed = known.running, known.killed
             agent.members, agent.frozen, agent.delivering = known.members, known.frozen, known.delivering
+            agent.withheld_gpus = known.withheld_gpus
         self.agents[name] = agent
         effects = self.step(WorkerJoined(name, agent.session, "boot", chosen))
         return self.report(name) if reports else effects
@@ -281,6 +283,7 @@ class Grid:
             Load(
                 agent.facts.slots if slots is None else slots,
                 spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
+                withheld_gpus=agent.withheld_gpus,
             ),
             waiting=ranges_of(a for a in held if a in waiting),
             delivering=ranges_of(sorted(agent.delivering)),

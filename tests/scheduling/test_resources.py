@@ -227,6 +227,22 @@ def test_fenced_worker_loses_its_units_after_its_lease_and_a_margin() -> None:
     assert held in grid.agents[silent].killed, "it is called back if it runs after all"
 
 
+def test_lost_attempt_that_is_fenced_is_called_back_and_not_adopted() -> None:
+    grid = Grid(lease_s=20.0)
+    limit(grid, "matlab", 1)
+    grid.join("ant", replace(facts(1), fences=True))
+    job = submit(grid, needs={"matlab": 1})
+    (held,) = running(grid, job)
+    grid.leave("ant")
+    grid.wait(20.0)
+    assert grid.attempt(job).state is AttemptState.LOST
+    grid.join("ant")
+    assert held in grid.agents["ant"].killed
+    assert running(grid, job) == [], "its unit is not free before its worker says that it is gone"
+    grid.report("ant")
+    assert running(grid, job) == [held._replace(number=2)]
+
+
 def test_only_commands_that_need_a_limit_are_fenced() -> None:
     grid = Grid()
     limit(grid, "matlab", 9)

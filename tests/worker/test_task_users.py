@@ -1,6 +1,7 @@
 """Tasks with separate users, one per slot: ownership of files, and the permissions of a service's agent."""
 
 import asyncio
+import grp
 import os
 import shutil
 import signal
@@ -9,12 +10,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from loopline_shared.model import Outcome
+from loopline_worker.gpus.gpu_locks import GpuLocks
+from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.known_gpus import KnownGpus
+from loopline_worker.gpus.local_gpus import find_gpus
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.requests import ZygoteLine
@@ -23,6 +29,7 @@ from loopline_worker.supervisor.users.credentials import TaskUser
 from loopline_worker.supervisor.users.slot_users import SlotUsers
 from loopline_worker.supervisor.walls import landlock
 from tests.worker.bench import Bench, run_of, until
+from tests.worker.gpu_trees import UUIDS, add_nvidia
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root gives tasks users of their own"
@@ -110,6 +117,19 @@ async def test_files_of_a_slot_are_inaccessible_to_other_slots(bench: Bench) -> 
         for path in (Path("/dev/shm", str(user)), Path("/tmp", str(user)))
         if path.exists()
     ]
+
+
+async def test_task_with_a_gpu_is_in_the_groups_that_may_open_it(bench: Bench, tmp_path: Path) -> None:
+    add_nvidia(tmp_path)
+    device = bench.folder / "device"
+    device.write_text("opened\n")
+    os.chown(device, 0, grp.getgrnam("video").gr_gid)
+    device.chmod(0o040)
+    found = [replace(each, files=(str(device),), own_file=str(device)) for each in find_gpus(tmp_path)]
+    bench.runner._wings = (Gpus(found, GpuLocks(tmp_path), KnownGpus(tmp_path / "gpus.json"), root=tmp_path),)
+    for task, (gpus, opened) in enumerate((((), b""), (UUIDS[:1], b"opened\n"), ((), b"")), start=1):
+        result = await bench.result(run_of("cat", str(device), task=task, gpus=gpus))
+        assert result.stdout.data == opened, result
 
 
 async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:

@@ -15,15 +15,17 @@ from loopline_worker.attempts.start_gate import GangGates, StartGate
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import Assigned
 from loopline_worker.core.gang_members import GangMembers
+from loopline_worker.core.gpu_tasks import GpuTasks
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.machine_wing import MachineWing
 from loopline_worker.environments.environments import Environments, Provision
+from loopline_worker.gpus.gpu_wing import GpuPart, Gpus
 from loopline_worker.peers.peering import Peering
 
 WINGS: dict[type, tuple[type, ...]] = {
-    AgentWing: (Environments, GangGates, Peering, Fence),
-    AttemptPart: (Provision, StartGate, FencedAttempt),
-    MachineWing: (GangMembers,),
+    AgentWing: (Environments, GangGates, Peering, Fence, Gpus),
+    AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart),
+    MachineWing: (GangMembers, GpuTasks),
 }
 
 

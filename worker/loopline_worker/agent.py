@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
-from loopline_shared.model import Quarantine, Result
+from loopline_shared.model import Quarantine, Resource, Result
 from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Run, Welcome, Wrote
@@ -247,6 +247,13 @@ class Agent:
         """Note that an attempt has started in slots of its own."""
         self.parts.attempt_log.began(run)
         self.parts.monitor.attend()
+
+    def offer(self, resource: Resource) -> None:
+        """Report another state of a resource, in a new session with the master."""
+        facts = self.parts.facts
+        resources = (resource if one.name == resource.name else one for one in facts.resources)
+        self.parts.facts = replace(facts, resources=tuple(resources))
+        self._link.reopen("more is known about this computer")
 
     # Methods for the link.
 

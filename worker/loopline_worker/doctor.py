@@ -18,18 +18,20 @@ from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.environments import image_tool, uv
 from loopline_worker.functions.python import find as find_python
+from loopline_worker.gpus.known_gpus import KnownGpus
+from loopline_worker.gpus.local_gpus import LocalGpu, find_gpus, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, is_contained, processor
 from loopline_worker.host.layout import layout
 from loopline_worker.host.load import Battery, Meter, Pressure
 from loopline_worker.host.surroundings import check_proc, inherited_limits
 from loopline_worker.launch.abilities import Ability, abilities
-from loopline_worker.launch.sandbox import WORDS, kind_here
+from loopline_worker.launch.sandbox import NO_SANDBOX, WORDS, kind_here
 from loopline_worker.owner.preferences import in_words, preferences_of
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge, open_idle_detector
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.waiting.in_asyncio import run
-from loopline_worker.settings import WorkerSettings
+from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.task_group import TaskGroup
 
 _LISTEN_S = 0.5
@@ -55,6 +57,7 @@ class Findings:
     pressure: Pressure
     on_battery: bool
     limits: list[Ability]
+    gpus: list[Ability]  # a worker with these settings offers them, or why it does not
     peers: Ability  # files may go between this worker and others
     preferences: list[str]
     layout: str = ""  # the share that owners' programs keep of a core contended by tasks
@@ -115,6 +118,7 @@ def in_text(found: Findings) -> str:
         "", "available limits",
     ]  # fmt: skip
     lines += [_mark(ability.has, ability.name, ability.detail) for ability in found.limits] or ["  not known"]
+    lines += ["", "GPUs", *(_mark(gpu.has, gpu.name, gpu.detail) for gpu in found.gpus)] if found.gpus else []
     lines += ["", "files between workers", _mark(found.peers.has, found.peers.name, found.peers.detail)]
     lines += ["", "when tasks of a worker with these settings run", *(f"  {words}" for words in found.preferences)]
     lines += [f"  Result: {found.slots} slots now" + (f", because {found.why}" if found.why else "")]
@@ -164,6 +168,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         pressure=Pressure.now(),
         on_battery=battery,
         limits=[*abilities(), _inherited(), _functions(settings), *_software(settings), *_planner()],
+        gpus=gpus_of(settings, KnownGpus(settings.data_dir / "gpus.json").complete(find_gpus()), kind_here()[0]),
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
         layout=layout().words,
@@ -194,6 +199,28 @@ def _software(settings: WorkerSettings) -> list[Ability]:
         Ability("packages that tasks ask for", bool(installer), packages),
         Ability("container images that tasks ask for", bool(unpacker), images % settings.images.value),
     ]
+
+
+def gpus_of(settings: WorkerSettings, found: Sequence[LocalGpu], sandbox: str) -> list[Ability]:
+    """Return which GPUs a worker here offers, and whether tasks are kept from those of others."""
+    named, kind = frozenset(settings.gpu_devices), NO_SANDBOX if settings.sandbox is SandboxChoice.OFF else sandbox
+    abilities = []
+    for each in found:
+        reason, gpu = why_not_offered(each, settings.gpu, named), each.gpu
+        memory = f"{gpu.memory_bytes / 2**30:.3g} GiB" if gpu.memory_bytes else "memory not known yet"
+        capability = f"CUDA {gpu.capability}, " if gpu.capability else ""
+        detail = f"{memory}, {capability}driver {gpu.driver}, {gpu.id}"
+        words = f"not offered: {reason} ({detail})" if reason else detail
+        abilities.append(Ability(f"GPU {gpu.index}, {gpu.model}", not reason, words))
+    if any(ability.has for ability in abilities):
+        has_walls = kind != NO_SANDBOX
+        words = (
+            "by the sandbox"
+            if has_walls
+            else "not enforced: without a sandbox, tasks can open every GPU of this user"
+        )
+        abilities.append(Ability("each task has only its own GPUs", has_walls, words))
+    return abilities
 
 
 _WHERE_PEERS = "in an encrypted grid, and where its operator says so"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Resource
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_worker.attempts.agent_wing import AgentWing
@@ -32,6 +33,10 @@ from loopline_worker.files.uploads import Uploads
 from loopline_worker.functions.launcher import FunctionLauncher
 from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
+from loopline_worker.gpus.gpu_locks import GpuLocks
+from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.known_gpus import KnownGpus
+from loopline_worker.gpus.local_gpus import LocalGpu, ready_gpus, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
@@ -45,7 +50,7 @@ from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
-from loopline_worker.settings import SandboxChoice, WorkerSettings
+from loopline_worker.settings import GpuChoice, SandboxChoice, WorkerSettings
 from loopline_worker.state.attempt_log import AttemptLog, Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
@@ -102,7 +107,8 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
     departure = _departure(settings)
-    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
+    gpus = _gpus(settings, data_directory.gpus)
+    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
     allowance = _allowance(settings, data_directory)
@@ -120,10 +126,12 @@ def assemble(
         abilities, python, settings, data_directory, cache,
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence())
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence(), *gpus)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
+    for each in gpus:
+        task_group.start(each.watch.keep(each.on_reading))
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
@@ -178,6 +186,7 @@ def _facts(
     python: Python,
     sandbox: Sandbox | None,
     abilities: Abilities,
+    gpus: Sequence[Gpus],
 ) -> Facts:
     found = speed.known(data_directory.speed, processor(), computer.cpus)
     address, master = addresses_towards(settings.master)
@@ -203,10 +212,35 @@ def _facts(
         machine=machine_of(data_directory.folder),
         transient=settings.transient,
         fences=CAN_FENCE,
-        resources=tuple(
-            Resource(name, int(units)) for name, units in sorted(one.split("=") for one in settings.resources)
-        ),
+        resources=_resources(settings, gpus),
     )
+
+
+def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource, ...]:
+    named = [Resource(name, int(units)) for name, units in (one.split("=") for one in settings.resources)]
+    return tuple(sorted([*named, *(each.resource for each in gpus)], key=lambda one: one.name))
+
+
+def _gpus(settings: WorkerSettings, known: Path) -> list[Gpus]:
+    """Return the wing for the GPUs that this worker offers, if there are any. ``known``: the file about them.
+
+    Raises LooplineError if the sandbox would show one of them to all tasks.
+    """
+    if settings.gpu is GpuChoice.OFF:
+        return []
+    named = frozenset(settings.gpu_devices)
+    offered = [each for each in ready_gpus() if not why_not_offered(each, settings.gpu, named)]
+    _check_shown(settings, offered)
+    is_dedicated = settings.dedicated or settings.gpu is GpuChoice.DEDICATED
+    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated)] if offered else []
+
+
+def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:
+    for shown in settings.sandbox_shows if settings.sandbox is not SandboxChoice.OFF else ():
+        for each in offered:
+            if Path(each.own_file).is_relative_to(shown.resolve()):
+                message = f"sandbox_shows = {shown} would show {each.own_file}, a GPU, to all tasks"
+                raise LooplineError("sandbox_shows", message, "leave it out, or set gpu = off")
 
 
 def _abilities(settings: WorkerSettings, sandbox: Sandbox | None) -> Abilities:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership, addresses_of, normal_address
 from loopline_shared.model import Name, SharedFolder
+from loopline_shared.protocol.gpus import GPU
 from loopline_shared.rest.address import DEFAULT_URL
 from loopline_shared.settings_source import Settings, config_file, known_user_folder, read_table, user_folder
 from loopline_worker.core.hours import Hours
@@ -27,10 +28,12 @@ RESOURCE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}=[1-9][0-9]{0,5}$"
 
 
 def _named_once(resources: tuple[str, ...]) -> tuple[str, ...]:
-    """Raises ValueError if a resource is given twice."""
+    """Raises ValueError if a resource is given twice, or has the name of GPUs."""
     names = [one.partition("=")[0] for one in resources]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"the resource {twice[0]} is given twice")
+    if GPU in names:
+        raise ValueError("gpu means the GPUs that are detected: choose another name, or see --gpu")
     return resources
 
 
@@ -105,6 +108,14 @@ class NetworkAccess(StrEnum):
     NONE = "none"
 
 
+class GpuChoice(StrEnum):
+    """The setting ``gpu``."""
+
+    AUTO = "auto"
+    OFF = "off"
+    DEDICATED = "dedicated"
+
+
 class ImageSource(StrEnum):
     """The setting ``images``."""
 
@@ -148,6 +159,18 @@ class WorkerSettings(Settings):
         BeforeValidator(_split),
         AfterValidator(_named_once),
         Field(max_length=50, description="what tasks may hold here, NAME=UNITS such as fpga=1"),
+    ] = ()
+    gpu: Annotated[
+        GpuChoice,
+        Field(
+            description="GPUs that tasks may ask for: auto (those that are found), off, or dedicated (the owner uses"
+            " none of them)"
+        ),
+    ] = GpuChoice.AUTO
+    gpu_devices: Annotated[
+        tuple[Annotated[str, Field(max_length=100)], ...],
+        BeforeValidator(_split),
+        Field(max_length=64, description="GPUs to offer, by index, UUID or PCI address; default: all"),
     ] = ()
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[

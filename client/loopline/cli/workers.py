@@ -17,7 +17,7 @@ from loopline_shared.rest.bodies import WorkerView
 _WAIT_S = 0.5
 
 
-async def workers(*, long: bool = False, outdated: bool = False, common: Common = PLAIN) -> None:
+async def workers(*, long: bool = False, outdated: bool = False, gpus: bool = False, common: Common = PLAIN) -> None:
     """List the workers: their slots, their spare CPU and memory, when they were last seen.
 
     Parameters
@@ -26,6 +26,8 @@ async def workers(*, long: bool = False, outdated: bool = False, common: Common 
         Show what is known of them instead: speed, queue, network, use in the last hour, health.
     outdated
         List only those that run another release than the master.
+    gpus
+        List their GPUs instead: model, memory, and the task that has each.
     """
     async with common.client() as client:
         items = await some(0, client.workers(last_hour=long))
@@ -34,9 +36,8 @@ async def workers(*, long: bool = False, outdated: bool = False, common: Common 
             items = [item for item in items if item.facts.agent != release]
             common.show([_document(item) for item in items], lambda: tables.outdated(items, release))
             return
-    common.show(
-        [_document(item) for item in items], lambda: knowledge.workers(items) if long else tables.workers(items)
-    )
+    draw = tables.gpus if gpus else knowledge.workers if long else tables.workers
+    common.show([_document(item) for item in items], lambda: draw(items))
 
 
 async def drain(

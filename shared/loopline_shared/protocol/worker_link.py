@@ -38,6 +38,7 @@ from loopline_shared.model import (
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
+from loopline_shared.protocol.gpus import MAX_GPUS, GpuId
 from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
@@ -157,6 +158,7 @@ class Run:
     """Time between SIGTERM and SIGKILL where the task is ended by its time limit, its user or an operator."""
     term_s: Annotated[Seconds | None, Field(exclude_if=not_)] = None
     """Time after the sending of the last answered Report when the worker ends the attempt; None: never."""
+    gpus: Annotated[tuple[GpuId, ...], Field(max_length=MAX_GPUS, exclude_if=not_)] = ()  # for it alone
 
     @property
     def has_files(self) -> bool:

@@ -7,7 +7,7 @@ import { maySubmit } from "../session/session";
 import { LogsSection } from "../tasks/LogsSection";
 import { OutputsSection } from "../tasks/OutputsSection";
 import { Gantt } from "../timeline/Gantt";
-import { count, cpuTime, duration, moment, period, plural } from "../text/human";
+import { amount, count, cpuTime, duration, moment, period, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Progress } from "../ui/Progress";
@@ -117,6 +117,7 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Replicas", job.max_replicas === null ? "unlimited" : `at most ${job.max_replicas}`],
         ["At once", job.max_running !== null && job.max_running !== undefined && `at most ${job.max_running} tasks`],
         ["Needs", needsOf(job.spec.requires?.needs)],
+        ["GPUs", gpusOf(job.spec.requires)],
         ["Nodes", job.spec.nodes && job.spec.nodes > 1 && `${job.spec.nodes} for each task`],
         ["Planned start", job.plan && !job.plan.started_at && plannedStart(job.plan)],
         ["First promised for", job.plan?.promised_at && moment(job.plan.promised_at)],
@@ -130,12 +131,22 @@ function JobFacts({ job }: { job: JobDetail }) {
   );
 }
 
-/** The kind of a plan, its start and its workers. */
 function needsOf(needs: Record<string, number> | undefined): string | null {
   const each = Object.entries(needs ?? {}).map(([name, units]) => `${units} ${name}`);
   return each.join(", ") || null;
 }
 
+function gpusOf(requires: JobDetail["spec"]["requires"]): string | null {
+  if (!requires?.gpus) return null;
+  const kind = [
+    requires.gpu_model,
+    requires.gpu_memory_bytes && `at least ${amount(requires.gpu_memory_bytes)}`,
+    requires.gpu_capability && `CUDA ${requires.gpu_capability}`,
+  ];
+  return [`${requires.gpus} for each task`, ...kind].filter(Boolean).join(", ");
+}
+
+/** The kind of a plan, its start and its workers. */
 function plannedStart({ kind, start_at, machines }: NonNullable<JobDetail["plan"]>): string {
   if (start_at === null) return "none: too few workers are there";
   const where = machines.length > 0 ? `on ${machines.join(", ")}` : "on workers that are not chosen yet";

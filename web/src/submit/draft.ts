@@ -157,6 +157,8 @@ export function leftOut(spec: JobSpec): string[] {
     ...(isRowFile(spec.parameters) ? ["parameters from a file"] : []),
     ...(Object.values(spec.inputs ?? {}).some(isNoFile) ? ["links and empty folders among its files"] : []),
     ...(spec.requires?.software?.packages ? ["packages"] : []),
+    ...(Object.keys(spec.requires?.needs ?? {}).length ? ["the units that its tasks hold"] : []),
+    ...(spec.requires?.gpus ? ["its GPUs"] : []),
     ...((spec.notify?.on?.length ?? EVENTS) < EVENTS ? ["the events of its notification"] : []),
   ];
 }

@@ -103,6 +103,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ["System", `${facts.os} ${facts.arch}`],
         ["Labels", (facts.labels ?? []).join(", ") || null],
         ["Resources", resourcesOf(worker)],
+        ...gpusOf(worker),
         ["Agent", `${facts.agent}, Python ${facts.python}`],
         ["Joined", moment(worker.joined_at)],
         ["Last seen", ago(worker.reported_at, now.value)],
@@ -112,12 +113,23 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
   );
 }
 
-/** Delay there and back, and what files have come and gone at. */
 function resourcesOf({ facts, resources_used: used }: WorkerView): string | null {
   const each = (facts.resources ?? []).map(({ name, units }) => `${used?.[name] ?? 0} of ${units} ${name} in use`);
   return each.join(", ") || null;
 }
 
+/** A line for each GPU: what it is, and which task has it. */
+function gpusOf({ facts, load, gpus_used: used }: WorkerView): [string, string][] {
+  const gpus = (facts.resources ?? []).flatMap((one) => one.gpus ?? []);
+  return gpus.map(({ id, index, model, memory_bytes: memory }) => {
+    const use = used?.[id];
+    const withheld = load?.withheld_gpus?.find((one) => one.id === id);
+    const state = use ? `task ${use.attempt} of ${use.user}` : withheld ? withheld.reason : "free";
+    return [`GPU ${index ?? 0}`, `${model}${memory ? `, ${amount(memory)}` : ""}: ${state}`];
+  });
+}
+
+/** Delay there and back, and what files have come and gone at. */
 function networkOf({ delay_s, throughput_bytes_s }: Load): string | null {
   const parts = [
     typeof delay_s === "number" && `${delay(delay_s)} there and back`,

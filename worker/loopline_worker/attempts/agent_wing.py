@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from loopline_worker.core.machine_wing import DraftReport, MachineWing
 
 if TYPE_CHECKING:
-    from loopline_shared.model import Result
+    from loopline_shared.model import Resource, Result
     from loopline_shared.protocol.worker_link import Assign, Run
     from loopline_worker.core.events import Event
     from loopline_worker.core.instructions import WingInstruction
@@ -34,6 +34,9 @@ class AgentView(Protocol):
     def log_start(self, run: Run) -> None:
         """Log that an attempt of a wing has started."""
 
+    def offer(self, resource: Resource) -> None:
+        """Report another state of a resource, in a new session with the master."""
+
 
 class AttemptPart:
     """A wing's part in one attempt. Every hook does nothing by default."""
@@ -52,6 +55,10 @@ class AttemptPart:
 
     def on_frozen(self, is_frozen: bool) -> None:
         """Freeze or thaw the wing's own processes for the attempt before its task starts."""
+
+    async def failure(self) -> str:
+        """Return this computer's failure that may be why the task has failed; empty if there is none."""
+        return ""
 
     def after_end(self) -> None:
         """Release the attempt's resources: its result was posted, and its folder is removed."""

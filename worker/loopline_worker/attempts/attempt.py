@@ -354,6 +354,8 @@ class Attempt:
         """Collect outputs, value and metrics, depending on the outcome, and return the result. Raises OSError."""
         ended = await self._with_breach(ended)
         outcome, reason = self._judge(ended)
+        if outcome is Outcome.FAILED and (failure := await self._failure_of_parts()):
+            outcome, reason = Outcome.GIVEN_BACK, failure
         outputs: tuple[OutputFile, ...] = ()
         is_final = False
         if self._task_files and outcome is Outcome.SUCCEEDED:
@@ -375,6 +377,12 @@ class Attempt:
         if outcome is Outcome.SUCCEEDED:
             reason = "; ".join(filter(None, (reason, remark)))
         return self._result(ended, (outcome, reason), outputs, metrics, is_final)
+
+    async def _failure_of_parts(self) -> str:
+        for part in self._parts:
+            if failure := await part.failure():
+                return failure
+        return ""
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """Return the end with a breach of the scratch limit, if that explains the failure."""

@@ -66,6 +66,7 @@ class FunctionCall:
             job.limits,
             job.network,
             job.python,
+            job.gpus,
         )  # equal for calls that may share an interpreter
         self._interpreter: Interpreter | None = None
         self._crashed = CrashedResults()
@@ -280,7 +281,7 @@ class FunctionCall:
         """Take the results, and release the interpreter unless the call has left processes running."""
         try:
             value = await self._value(interpreter)
-            if not (reply.strays or self._is_killed or self._is_terminated):
+            if not (reply.strays or self._is_killed or self._is_terminated or self._job.gpus):
                 return self._release(interpreter, reply, value)
         except OSError:
             interpreter.kill()
@@ -298,7 +299,10 @@ class FunctionCall:
     def _return(self, interpreter: Interpreter) -> None:
         """Let others have the interpreter, which may have been frozen just now."""
         interpreter.is_frozen = self._is_frozen
-        self._pool.release(interpreter)
+        if self._job.gpus:  # it may keep memory of a GPU
+            interpreter.kill()
+        else:
+            self._pool.release(interpreter)
 
     def _ended(self, interpreter: Interpreter, reply: CallReply, value: Output | None) -> Ended:
         if value is None or self._crashed.parts:  # the file with the results is in the folder

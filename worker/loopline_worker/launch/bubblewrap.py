@@ -41,7 +41,7 @@ class Bubblewrap:
         self._program = program
         self._sees = sees
         self._etc = etc
-        self._cells: dict[tuple[str, str, tuple[str, ...]], tuple[int, list[str]]] = {}
+        self._cells: dict[tuple[str, str, tuple[str, ...], tuple[str, ...]], tuple[int, list[str]]] = {}
 
     def walls(self, job: Job, has_network: bool) -> tuple[int, list[str], Places]:
         """Return the number of a task's cell, the program that makes it, and the task's own mounts."""
@@ -51,10 +51,11 @@ class Bubblewrap:
 
     def _cell(self, job: Job, scratch: str) -> tuple[int, list[str]]:
         shared = job.shared_folder and self._sees.shared(job.shared_folder)
-        key = scratch, job.shared_folder if shared else "", job.shown
+        key = scratch, job.shared_folder if shared else "", job.shown, job.device_files
         if key not in self._cells:
             own = ["--bind-try", shared, job.shared_folder] if shared else []
             own += [word for path in job.shown for word in ("--ro-bind", path, path)]
+            own += [word for path in job.device_files for word in _show(path)]
             words = self._words([*own, "--bind", scratch, scratch])
             self._cells[key] = len(self._cells) + 1, words
         return self._cells[key]

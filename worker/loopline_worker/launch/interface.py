@@ -79,6 +79,8 @@ class Job:
     root: str = ""  # the folder that it has as /, with the files of an image; empty: the computer's own
     python: str = ""  # that calls run under; empty: the worker's
     makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
+    gpus: tuple[str, ...] = ()  # ids of its GPUs
+    device_files: tuple[str, ...] = ()  # that it may open besides, as its GPUs need
     ends_at: float | None = None  # the supervisor kills it then, by the clock since boot; None: never
 
 

@@ -268,6 +268,7 @@ class PosixLauncher:
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
             ends_at=job.ends_at,
+            has_gpus=bool(job.gpus),
         )
         if self._sandbox:
             walls = self._sandbox.walls(job, has_user=self._given is not None)

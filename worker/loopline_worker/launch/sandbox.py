@@ -111,7 +111,8 @@ class Sandbox:
     def _paths(self, job: Job) -> dict[str, bool]:
         shared = self._sees.shared(job.shared_folder)
         writable = [job.room or job.folder, *([shared] if shared else [])]
-        return {**self._readable, **dict.fromkeys(job.shown, False), **dict.fromkeys(writable, True)}
+        devices = {path: path.startswith("/dev/") for path in job.device_files}
+        return {**self._readable, **dict.fromkeys(job.shown, False), **devices, **dict.fromkeys(writable, True)}
 
     @cached_property
     def _readable(self) -> dict[str, bool]:

@@ -43,6 +43,7 @@ class DataDirectory:
         self.journal = self.folder / "ledger.jsonl"
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
+        self.gpus = self.folder / "gpus.json"
         self.contribution = self.folder / "contribution.json"
         self.traffic = self.folder / "traffic.json"
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "makes_folder", "memory_bytes", "processes",
-    "file_bytes", "user_threads", "paths", "cell", "walls", "places", "reaches", "open_hosts", "ends_at",
+    "file_bytes", "user_threads", "paths", "cell", "walls", "places", "reaches", "open_hosts", "ends_at", "has_gpus",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
 _SIZE_BYTES = 4
@@ -69,6 +69,7 @@ class TaskOrder:
         reaches: list[str] | None = None,
         open_hosts: list[str] | None = None,
         ends_at: float | None = None,
+        has_gpus: bool = False,
     ) -> None:
         self.command = command
         self.folder = folder
@@ -85,6 +86,7 @@ class TaskOrder:
         self.reaches = reaches  # all computers that it may connect to; None: no such limit
         self.open_hosts = open_hosts  # reachable although they are this computer or link-local
         self.ends_at = ends_at  # it is killed then, by the clock since boot; None: never
+        self.has_gpus = has_gpus  # a user of its own is in the groups that may open them
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""

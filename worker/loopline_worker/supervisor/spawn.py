@@ -82,7 +82,7 @@ def _spawn_from_path(order: TaskOrder, actions: FileActions) -> int:
 def _spawn_within(order: TaskOrder, actions: FileActions, user: TaskUser | None) -> int:
     """Start the command from a thread that gives up what the task is not to have, and this process needs again."""
     if user:
-        credentials.become(user)
+        credentials.become(user, has_gpus=order.has_gpus)
     if order.places:
         namespaces.enter(*order.places)
         os.chdir(order.folder)

@@ -148,7 +148,7 @@ class Supervisor(OrderServer):
     def _prepared_cell(self, order: TaskOrder) -> Cell:
         """Return the cell with the order's walls. Tell the agent which process has its tasks. Raises OSError."""
         if not self._cell.is_for(order):
-            self._cell.make(order.cell, self._walls[order.cell])
+            self._cell.make(order.cell, self._walls[order.cell], has_gpus=order.has_gpus)
             self._group.allow_for_cell(self._cell.own_bytes)
             self._send({"root": self._cell.root, "own_bytes": self._cell.own_bytes})
         return self._cell

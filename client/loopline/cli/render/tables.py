@@ -26,6 +26,7 @@ from loopline_shared.rest.bodies import (
     TaskView,
     WorkerView,
 )
+from loopline_shared.spec import Requirements
 
 _MOST_FLOWS = 20
 _STYLES = {
@@ -175,6 +176,14 @@ def _units(job: JobDetail) -> Iterable[tuple[str, RenderableType]]:
         yield "at once", f"at most {human.plural(job.max_running, 'task')}"
     if needs := job.spec.requires.needs:
         yield "needs", ", ".join(f"{units} {name}" for name, units in needs.items())
+    if gpus := job.spec.requires.gpus:
+        yield "GPUs", f"{gpus} for each task{_kind_of_gpus(job.spec.requires)}"
+
+
+def _kind_of_gpus(requires: Requirements) -> str:
+    memory, model, capability = requires.gpu_kind
+    parts = (model, f"at least {human.amount(memory)}" if memory else "", f"CUDA {capability}" if capability else "")
+    return "".join(f", {part}" for part in parts if part)
 
 
 def planned(plan: PlanView, nodes: int) -> Iterable[tuple[str, RenderableType]]:
@@ -303,6 +312,24 @@ def _resources(worker: WorkerView) -> Iterable[str]:
     """Return the worker's resources, with the units that are in use: ``fpga=1/2``."""
     used = worker.resources_used
     return (f"{one.name}={used.get(one.name, 0)}/{one.units}" for one in worker.facts.resources)
+
+
+def gpus(items: Sequence[WorkerView]) -> RenderableType:
+    """Return a table of the workers' GPUs."""
+    made = table("worker", "GPU", "model", "memory", "CUDA", "driver", "state", fold={"worker": 20, "model": 24})
+    count = 0
+    for worker in items:
+        withheld = {gpu.id: gpu.reason for gpu in worker.load.withheld_gpus} if worker.load else {}
+        for gpu in (gpu for one in worker.facts.resources for gpu in one.gpus):
+            used = worker.gpus_used.get(gpu.id)
+            state = f"task {used.attempt} of {used.user}" if used else withheld.get(gpu.id, "free")
+            memory = human.amount(gpu.memory_bytes) if gpu.memory_bytes else "-"
+            count += 1
+            made.add_row(
+                worker.name, str(gpu.index), gpu.model, memory, gpu.capability or "-", gpu.driver or "-",
+                state if worker.connected else "worker away",
+            )  # fmt: skip
+    return made if count else Text("no worker offers a GPU; `loopline doctor` on a computer says what it finds there")
 
 
 def outdated(items: Sequence[WorkerView], release: str) -> RenderableType:

@@ -210,6 +210,14 @@ class PlaceOptions:
     need
         What a task holds while it runs, NAME or NAME=UNITS: units of a limit, such as licences (`loopline limits`),
         or of a resource of its worker. May be given several times.
+    gpus
+        GPUs that a task has for itself, of one worker (docs/gpus.md).
+    gpu_memory
+        Memory of each of its GPUs, at least: 8GB. This and the next two mean one GPU unless `--gpus` says more.
+    gpu_model
+        Words of the GPU's name: A4000.
+    gpu_capability
+        CUDA compute capability of its GPUs, at least: 8.0.
     cwd
         Run the tasks in this very folder, on workers whose operators share it, instead of in empty ones.
     """
@@ -219,6 +227,10 @@ class PlaceOptions:
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
     need: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
+    gpus: int | None = None
+    gpu_memory: BytesOption = None
+    gpu_model: str = ""
+    gpu_capability: str = ""
     cwd: bool = False
 
     def document(self) -> JobDocument:
@@ -230,6 +242,10 @@ class PlaceOptions:
                 "labels": list(self.label),
                 "slots": self.slots,
                 "needs": dict(values.need(text) for text in self.need),
+                "gpus": self.gpus or int(bool(self.gpu_memory or self.gpu_model or self.gpu_capability)) or None,
+                "gpu_memory_bytes": self.gpu_memory,
+                "gpu_model": self.gpu_model,
+                "gpu_capability": self.gpu_capability,
                 "folder": Path.cwd().as_posix() if self.cwd else "",
             }
         }

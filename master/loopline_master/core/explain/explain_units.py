@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.index.attempts import may_be_running
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
-from loopline_shared.rest.bodies import LimitsView, LimitView, Reason
+from loopline_shared.protocol.gpus import GPU
+from loopline_shared.rest.bodies import GpuUse, LimitsView, LimitView, Reason
 
 
 def limits_view(state: State) -> LimitsView:
@@ -68,7 +73,26 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
     offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
     needed = "" if units == 1 else f" ({units} are needed on one of them)"
     workers = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
-    return [Reason(code="resource", count=used, detail=f"{used} of {offered} {name} in use on {workers}{needed}")]
+    detail = f"{used} of {offered} {name} in use on {workers}{_withheld(state, able) if name == GPU else ''}{needed}"
+    return [Reason(code="resource", count=used, detail=detail)]
+
+
+def _withheld(state: State, workers: Iterable[str]) -> str:
+    """Return the number of GPUs that these workers do not offer now, with the reasons."""
+    loads = [state.workers[worker].load for worker in sorted(workers)]
+    reasons = Counter(gpu.reason for load in loads if load for gpu in load.withheld_gpus)
+    return "".join(f", {count} not offered: {reason}" for reason, count in reasons.items())
+
+
+def gpus_used(state: State, worker: str) -> dict[str, GpuUse]:
+    """Return the GPUs of a worker that its attempts hold, by id."""
+    attempts, roles = state.index.attempts.of_worker.get(worker, {}), state.index.attempts.roles
+    return {
+        gpu: GpuUse(attempt=attempt.id, user=state.jobs[attempt.job].owner)
+        for attempt in attempts.values()
+        if attempt.gpus and may_be_running(roles.get(attempt.id, 0))
+        for gpu in attempt.gpus
+    }
 
 
 def _used_by(counts: CountedUnits, name: str) -> dict[str, int]:

@@ -196,7 +196,7 @@ class Job:
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
         self.most_failed = most_failed(spec.max_fails, self.task_count)
         self.session = None if spec.session is None else (self.owner, spec.session)
-        self.needs = tuple(sorted(spec.requires.needs.items())) if spec.requires.needs else ()
+        self.needs = spec.requires.units
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
@@ -360,6 +360,7 @@ class Attempt:
     frozen_s: float = 0.0  # time that it was frozen
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
     term_s: float | None = None  # its worker ends it after a silence of the master this long; None: it does not
+    gpus: tuple[str, ...] | None = None  # ids of its GPUs; None: its job asks for no GPU
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 

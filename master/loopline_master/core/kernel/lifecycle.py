@@ -179,7 +179,10 @@ def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) ->
 
 
 def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False) -> None:
-    """Take a lost attempt back as running or delivering; cancel it if its task has reached its limits since then."""
+    """Take a lost attempt back as running or delivering; cancel it if its task has reached its limits since then.
+
+    One with a term is cancelled as well: its worker is about to end it, and the master to hand its units on.
+    """
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
@@ -188,9 +191,11 @@ def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
-    if not has_room:
+    is_fenced = attempt.term_s is not None and not is_delivering
+    if is_fenced or not has_room:
         new = AttemptState.RETRACTING if is_delivering else AttemptState.CANCELLING
-        _call_back(state, attempt, new, "replaced while it was lost")
+        reason = "its worker was silent for its whole term" if is_fenced else "replaced while it was lost"
+        _call_back(state, attempt, new, reason)
         return
     new = AttemptState.FROZEN if attempt.stands_still else AttemptState.RUNNING
     if is_delivering:

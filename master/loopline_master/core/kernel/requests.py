@@ -221,7 +221,7 @@ def _predict(state: State, job: Job, program: Program) -> None:
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
-    if spec.nodes > 1 or spec.requires.needs or spec.retry_delay_s:  # they get replicas only on request
+    if spec.nodes > 1 or spec.requires.units or spec.retry_delay_s:  # they get replicas only on request
         return spec.quorum or 1
     return None if default is None else max(default, spec.quorum or 1)
 

@@ -7,6 +7,7 @@ from aiohttp import web
 from loopline_master.certificates.worker_keys import Bearer
 from loopline_master.core.events import WorkerDrained, WorkerForgotten, WorkerUndrained
 from loopline_master.core.explain.explain_transfers import files_coming
+from loopline_master.core.explain.explain_units import gpus_used
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
@@ -135,6 +136,7 @@ def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: 
         said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
     if view.facts.resources:
         said["resources_used"] = dict(scheduler.state.own(CountedUnits).on_worker.get(view.name, {}))
+        said["gpus_used"] = gpus_used(scheduler.state, view.name)
     return view.model_copy(update=said) if said else view
 
 

@@ -67,7 +67,7 @@ from loopline_shared.rest.bodies.tasks import (
     TaskView,
     VoteView,
 )
-from loopline_shared.rest.bodies.workers import LastHour, ProgramView, QuarantineView, RunView, WorkerView
+from loopline_shared.rest.bodies.workers import GpuUse, LastHour, ProgramView, QuarantineView, RunView, WorkerView
 
 __all__ = [
     "AttemptView",
@@ -86,6 +86,7 @@ __all__ = [
     "Flaw",
     "ForecastReport",
     "FoundLine",
+    "GpuUse",
     "GridChange",
     "Health",
     "HistoryLine",

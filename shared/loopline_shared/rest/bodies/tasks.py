@@ -31,6 +31,7 @@ class AttemptView(Body):
     stderr_bytes: int = 0
     output_count: int = 0  # files that it left
     slot: int | None = Field(None, description="the lowest of its worker's slots that it has; null: not said")
+    gpus: list[str] | None = Field(None, description="ids of its GPUs; null: its job asks for no GPU")
     phases: Phases | None = Field(
         None, description="when they were over; null: it had all that it needed, and ran all the time, or not said"
     )

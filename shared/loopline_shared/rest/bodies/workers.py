@@ -40,6 +40,13 @@ class RunView(Body):
     done: float | None  # work, by the speed that its worker was believed to have; null: as ``work``
 
 
+class GpuUse(Body):
+    """The attempt that has a GPU."""
+
+    attempt: AttemptId
+    user: str  # whose job it is
+
+
 class WorkerView(Body):
     name: str
     mismatches: int = 0  # results of its that another worker's contradict
@@ -64,6 +71,9 @@ class WorkerView(Body):
     half_open: bool = False  # after a quarantine: one attempt at a time
     last_hour: LastHour | None = None  # where asked for
     resources_used: dict[str, int] = Field(default={})  # units of its resources that tasks hold
+    gpus_used: dict[str, GpuUse] = Field(
+        default={}
+    )  # by id, as in facts.resources; load.withheld_gpus are not offered
     refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 

@@ -18,6 +18,7 @@ CAN_KILL, CAN_SET_GROUP, CAN_SET_USER = 5, 6, 7
 NEEDED = frozenset({CAN_KILL, CAN_SET_GROUP, CAN_SET_USER})
 _CALLS = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
 """By machine: setgroups, setresgid, setresuid."""
+_GPU_GROUPS = ("video", "render")
 _VERSION = 0x20080522
 _KEEP_CAPABILITIES, _DROP_FROM_BOUNDS, _NO_NEW_PRIVILEGES, _AMBIENT, _END_WITH_PARENT = 8, 24, 38, 47, 1
 _BE_READABLE = 4
@@ -37,12 +38,15 @@ def is_possible() -> bool:
     return sys.platform == "linux" and os.uname().machine in _CALLS
 
 
-def become(user: TaskUser) -> None:
-    """Switch the calling thread and its children to this user, without capabilities. Raises OSError."""
+def become(user: TaskUser, *, has_gpus: bool = False) -> None:
+    """Switch the calling thread and its children to this user, without capabilities. Raises OSError.
+
+    ``has_gpus``: it is in the groups that may open GPUs, too.
+    """
     if not user.uid or not user.gid:
         raise OSError("no task runs as root")
-    set_groups, set_group, set_user = _CALLS[os.uname().machine]
-    _call(set_groups, 0, None)
+    _, set_group, set_user = _CALLS[os.uname().machine]
+    join(_gpu_groups() if has_gpus else [])
     _call(set_group, *[user.gid] * 3)
     _call(set_user, *[user.uid] * 3)
     keep_only(frozenset())
@@ -51,6 +55,13 @@ def become(user: TaskUser) -> None:
 def join(gids: list[int]) -> None:
     """Give the calling thread these groups besides its own: it may hand files over to them. Raises OSError."""
     _call(_CALLS[os.uname().machine][0], len(gids), (ctypes.c_uint32 * len(gids))(*gids))
+
+
+def _gpu_groups() -> list[int]:
+    """Return the groups of this computer that may open its GPUs. No order can name another group."""
+    import grp  # few tasks have GPUs
+
+    return [entry.gr_gid for entry in grp.getgrall() if entry.gr_name in _GPU_GROUPS]
 
 
 def settle(user: TaskUser) -> None:

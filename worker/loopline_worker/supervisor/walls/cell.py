@@ -43,6 +43,7 @@ class Cell:
         self._user = user
         self._starter: _thread.LockType | None = None  # until its release the thread stays that started bubblewrap
         self._number = 0  # of the walls that are up
+        self._has_gpus = False  # its tasks have
         self._wrapper = 0  # process id
         self._socket: socket.socket | None = None
         self._unpacker = Unpacker()
@@ -77,12 +78,13 @@ class Cell:
         except OSError:
             return False
 
-    def make(self, number: int, walls: list[str]) -> None:
+    def make(self, number: int, walls: list[str], *, has_gpus: bool = False) -> None:
         """Put up walls in place of others. Raises OSError with bubblewrap's words if it cannot be.
 
-        ``walls``: the program and its options.
+        ``walls``: the program and its options. ``has_gpus``: its tasks have GPUs.
         """
         self.close()
+        self._has_gpus = has_gpus
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -208,7 +210,7 @@ class Cell:
 
         def start() -> int:
             if self._user:
-                credentials.become(self._user)
+                credentials.become(self._user, has_gpus=self._has_gpus)
             return os.posix_spawn(command[0], command, {}, file_actions=actions, setpgroup=0)
 
         if not self._user:

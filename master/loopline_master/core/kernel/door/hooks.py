@@ -54,6 +54,7 @@ class Wings:
         self.vetoes = _overriding(awake, Mechanism.veto)
         self.turn_passes = _overriding(awake, Mechanism.turn_passes)
         self.role_changes = _overriding(awake, Mechanism.role_changes)
+        self.load_changes = _overriding(awake, Mechanism.load_changes)
         self.exemption_changes = _overriding(awake, Mechanism.exemption_changes)
         self.most_waiting = _overriding(awake, Mechanism.most_waiting)
         self.overtaken = _overriding(awake, Mechanism.overtaken)

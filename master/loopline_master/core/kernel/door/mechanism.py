@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from loopline_master.core.kernel.effects import Declined, Reply
 from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Task, Worker
 from loopline_master.core.kernel.stored_rows import Rows
-from loopline_shared.model import AttemptState, Result, TaskId
+from loopline_shared.model import AttemptState, Load, Result, TaskId
 from loopline_shared.protocol.gang_messages import GangPlace, Word
 from loopline_shared.protocol.worker_link import Assign, Report
 
@@ -149,6 +149,9 @@ class Mechanism:
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         """Called when an attempt's role changes (index/attempts.py)."""
+
+    def load_changes(self, worker: Worker, before: Load | None) -> None:
+        """Called when a worker has reported its load. ``before``: the load of its last Report."""
 
     def exemption_changes(self, job: Job, before: str, reason: str) -> None:
         """Called when a job ceases or begins to hold others; either reason may be empty."""

@@ -11,13 +11,14 @@ propose its jobs again and again. Workers without enough units of a resource do 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 
 from loopline_master.core.kernel.entities import Job, Needs, Worker
-from loopline_master.core.kernel.index.units import NO_UNITS, Units
+from loopline_master.core.kernel.index.units import NO_UNITS, ResourceNeeds, Units
 from loopline_master.core.kernel.index.units import RequirementClass as RequirementClass
-from loopline_shared.model import Facts
+from loopline_shared.model import Facts, Resource
+from loopline_shared.protocol.gpus import ANY_GPU, GPU
 from loopline_shared.protocol.software import PACKAGES, words_for
 from loopline_shared.spec import Requirements
 
@@ -46,11 +47,11 @@ def requirement_class_of(
     are of the grid's limits, and others of a worker's resources. ``alone``: the number of a job that limits its
     running attempts, and has a class of its own; 0 for any other job.
     """
-    resources: Needs = ()
+    resources: ResourceNeeds = ()
     of_limits: Needs = ()
-    if requires.needs:
-        needs = sorted(requires.needs.items())
-        resources = tuple(one for one in needs if one[0] not in limits)
+    if needs := requires.units:
+        kinds = {GPU: requires.gpu_kind}
+        resources = tuple((name, units, kinds.get(name, ANY_GPU)) for name, units in needs if name not in limits)
         of_limits = tuple(one for one in needs if one[0] in limits)
     return (
         requires.os,
@@ -84,7 +85,7 @@ def owner_of(key: RequirementClass) -> str:
     return key[9]
 
 
-def resources_of(key: RequirementClass) -> Needs:
+def resources_of(key: RequirementClass) -> ResourceNeeds:
     """Return the units of a worker's resources that each attempt of the class holds."""
     return key[10]
 
@@ -124,9 +125,13 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
     )
 
 
-def _offers(facts: Facts, resources: Needs) -> bool:
-    offered = {one.name: one.units for one in facts.resources}
-    return all(offered.get(name, 0) >= units for name, units in resources)
+def _offers(facts: Facts, resources: ResourceNeeds) -> bool:
+    offered = {one.name: one for one in facts.resources}
+    return all(
+        name in offered
+        and (sum(map(kind.includes, offered[name].gpus)) if name == GPU else offered[name].units) >= units
+        for name, units, kind in resources
+    )
 
 
 def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
@@ -143,8 +148,13 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
         facts.folders,
         facts.gangs,
         facts.until is None,
-        facts.resources,
+        facts.resources and tuple(map(_kind_of_resource, facts.resources)),
     )
+
+
+def _kind_of_resource(resource: Resource) -> tuple[object, ...]:
+    gpus = tuple((gpu.memory_bytes, gpu.model, gpu.capability) for gpu in resource.gpus)
+    return resource.name, resource.units, gpus
 
 
 @dataclass(slots=True)
@@ -403,7 +413,7 @@ class RequirementIndex:
 
     def _hold(self, key: RequirementClass, *, holds: bool) -> None:
         """Enter a class whose attempts hold units, or drop it."""
-        names: list[str | int] = [name for name, _ in (*resources_of(key), *limits_of(key))]
+        names: list[str | int] = [*(name for name, _, _ in resources_of(key)), *(name for name, _ in limits_of(key))]
         for of in [*names, alone_in(key)] if alone_in(key) else names:
             if holds:
                 self.holding.setdefault(of, {})[key] = None
@@ -493,5 +503,19 @@ def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
     for name, units in sorted(requires.needs.items()):
         words = name if units == 1 else f"{units} {name}"
         parts.append((words, Requirements(needs={name: units})))
+    parts += _gpu_parts(requires) if requires.gpus else []
     words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
     return [*parts, (words, Requirements(slots=requires.slots))]
+
+
+def _gpu_parts(requires: Requirements) -> Iterator[tuple[str, Requirements]]:
+    many = f"{requires.gpus} GPU{'' if requires.gpus == 1 else 's'}"
+    yield many, Requirements(gpus=requires.gpus)
+    if requires.gpu_memory_bytes:
+        words = f"{many} of {requires.gpu_memory_bytes / 1e9:g} GB"
+        yield words, Requirements(gpus=requires.gpus, gpu_memory_bytes=requires.gpu_memory_bytes)
+    if requires.gpu_model:
+        yield f"{many} of model {requires.gpu_model}", Requirements(gpus=requires.gpus, gpu_model=requires.gpu_model)
+    if capability := requires.gpu_capability:
+        words = f"{many} of compute capability {capability}"
+        yield words, Requirements(gpus=requires.gpus, gpu_capability=capability)

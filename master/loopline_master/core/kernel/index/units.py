@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 
 from loopline_master.core.kernel.entities import Needs
+from loopline_shared.protocol.gpus import GpuKind
+
+ResourceNeeds = tuple[tuple[str, int, GpuKind], ...]
+"""Units of a worker's resources that each attempt holds; only GPUs have kinds, others ANY_GPU."""
 
 RequirementClass = tuple[
-    str | None, int, frozenset[str], int, bool, str | None, str, str, int, str, Needs, Needs, int
+    str | None, int, frozenset[str], int, bool, str | None, str, str, int, str, ResourceNeeds, Needs, int
 ]
 """What jobs of one user ask of a worker, and the units that each of their attempts holds (requirements.py)."""
 

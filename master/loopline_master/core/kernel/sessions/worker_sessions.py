@@ -111,8 +111,11 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     load = figures.possible_load(report.load, worker.facts)
     offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
     leases.renew(state, worker)
+    before = worker.load
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     state.put(worker)
+    for take_in in state.wings.load_changes:
+        take_in(worker, before)
     outbox.answer(worker.name)
     for part, hear in state.wings.parts:
         if (told := getattr(report, part)) is not None:

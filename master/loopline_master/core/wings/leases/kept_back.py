@@ -136,7 +136,7 @@ def _has_moved(worker: Worker, load: Load) -> bool:
 
 def _words(load: Load) -> tuple[object, ...]:
     """Return the parts of a load that are not amounts: each of their changes is shown and explained at once."""
-    return load.withheld, load.in_use, load.on_battery, load.yielded, load.preparing
+    return load.withheld, load.in_use, load.on_battery, load.yielded, load.preparing, load.withheld_gpus
 
 
 def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:

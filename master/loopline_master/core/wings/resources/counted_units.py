@@ -1,5 +1,8 @@
 """Counted units: limits, and the units that attempts hold while they may be running.
 
+GPUs are units with names: each attempt holds certain ones, and no two attempts hold the same. If a computer runs
+several agents, several workers offer its GPUs.
+
 An attempt holds its units from its dispatch until its worker reports that it has ended. A lost attempt keeps them,
 because its worker may have fallen silent while the task runs on. So no start ever exceeds a limit. A limit may be
 lowered under running attempts: then nothing starts until enough of them have ended.
@@ -20,6 +23,9 @@ from loopline_master.core.kernel.index.requirements import (
 )
 from loopline_master.core.kernel.index.units import Units
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
+from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind, chosen
+
+_NOTHING = Counter[str]()
 
 
 class CountedUnits(Units):
@@ -30,6 +36,8 @@ class CountedUnits(Units):
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
+        self.gpus = Counter[str]()  # attempts that hold each GPU: one, or an invariant is violated
+        self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._workers, self._jobs = workers, jobs
 
     @property
@@ -50,15 +58,54 @@ class CountedUnits(Units):
         return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
 
     def is_short(self, worker: str, key: RequirementClass) -> bool:
-        used = self.on_worker.get(worker)
-        if not used:
-            return False
-        offered = {one.name: one.units for one in self._workers[worker].facts.resources}
-        return any(used[name] + units > offered.get(name, 0) for name, units in resources_of(key))
+        used, offered = self.on_worker.get(worker) or _NOTHING, self._workers[worker].facts.resources
+        units_of = {one.name: one.units for one in offered}
+        return any(
+            len(self.free_gpus(worker, kind, units)) < units
+            if name == GPU
+            else used[name] + units > units_of.get(name, 0)
+            for name, units, kind in resources_of(key)
+        )
 
     def left_on(self, worker: str) -> Hashable:
         used = self.on_worker.get(worker)
-        return tuple(sorted(used.items())) if used else None
+        if not (used or self._workers[worker].facts.resources):
+            return None
+        taken = self._taken(worker)
+        places = tuple(place for place, gpu in enumerate(self._gpus_of(worker)) if gpu.id in taken)
+        return (tuple(sorted(used.items())) if used else (), places) if used or places else None
+
+    # --- GPUs -------------------------------------------------------------------------------------------------
+
+    def free_gpus(self, worker: str, kind: GpuKind, count: int) -> tuple[str, ...]:
+        """Return the ids of ``count`` GPUs that an attempt on this worker may have; fewer if there are fewer."""
+        return chosen(self._gpus_of(worker), self._taken(worker), kind, count)
+
+    def learn_gpus(self, worker: str) -> None:
+        """Note the GPUs that a worker offers."""
+        for gpu in self._gpus_of(worker):
+            self._offering.setdefault(gpu.id, set()).add(worker)
+
+    def forget_gpus(self, worker: str) -> None:
+        """Forget the GPUs that a worker offers."""
+        for gpu in self._gpus_of(worker):
+            workers = self._offering.get(gpu.id, set())
+            workers.discard(worker)
+            if not workers:
+                self._offering.pop(gpu.id, None)
+
+    def offering(self, gpus: Iterable[str]) -> set[str]:
+        """Return the workers that offer one of these GPUs."""
+        return {worker for gpu in gpus for worker in self._offering.get(gpu, ())}
+
+    def _gpus_of(self, worker: str) -> tuple[Gpu, ...]:
+        return next((one.gpus for one in self._workers[worker].facts.resources if one.name == GPU), ())
+
+    def _taken(self, worker: str) -> set[str]:
+        """Return the GPUs of a worker that an attempt holds or that it withholds."""
+        load = self._workers[worker].load
+        withheld = {gpu.id for gpu in load.withheld_gpus} if load else set()
+        return withheld | {gpu.id for gpu in self._gpus_of(worker) if gpu.id in self.gpus}
 
     # --- limits -----------------------------------------------------------------------------------------------
 
@@ -108,6 +155,8 @@ class CountedUnits(Units):
                 _add(used, name, change * units)
                 if not used:
                     del self.on_worker[attempt.worker]
+        for gpu in attempt.gpus or ():
+            _add(self.gpus, gpu, change)
         if job.max_running is None:
             return of_limits, resources
         _add(self.running, job.id, change)
@@ -118,6 +167,7 @@ class CountedUnits(Units):
         self.used.clear()
         self.running.clear()
         self.on_worker.clear()
+        self.gpus.clear()
         for job, attempt in attempts:
             self.count(job, attempt, 1)
 

@@ -3,6 +3,7 @@
 A job's ``needs`` name limits of the grid, which an operator sets, or resources that its worker offers. A job's
 ``max_running`` limits its own attempts. A name is one or the other: a limit cannot have the name of a resource that a
 worker offers. All units of an attempt are taken in the step that starts it. Held and prefetched tasks hold none.
+An attempt with GPUs gets certain ones of its worker, which the wing chooses in that step.
 
 A silent worker is fenced: it ends commands that hold units of a limit before the master hands the units on (worker,
 attempts/fence.py). Other attempts keep their units until their worker reports again, or is forgotten.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any
 
-from loopline_master.core.events import JobLimited, LimitChanged
+from loopline_master.core.events import JobLimited, LimitChanged, WorkerJoined
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
@@ -28,7 +29,8 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import Limit
-from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.model import AttemptId, AttemptState, Load
+from loopline_shared.protocol.gpus import GPU
 from loopline_shared.protocol.worker_link import Assign
 
 MOST_LIMITS = 1000
@@ -60,12 +62,26 @@ class Resources(Wing):
             self._counts.allow(limit)
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
         self._recount()
+        for name in self.state.workers:
+            self._counts.learn_gpus(name)
         for number in self._jobs:
             if self.state.jobs[number].is_live:
                 self.state.rekey(self.state.jobs[number])
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {LimitChanged: self._change_limit, JobLimited: self._limit_job}
+        return {LimitChanged: self._change_limit, JobLimited: self._limit_job, WorkerJoined: self._learn_gpus}
+
+    def _learn_gpus(self, event: WorkerJoined, tell: Tell) -> None:
+        if event.worker in self.state.workers:
+            self._counts.learn_gpus(event.worker)
+
+    def worker_left(self, name: str) -> None:
+        self._counts.forget_gpus(name)
+
+    def load_changes(self, worker: Worker, before: Load | None) -> None:
+        """Apply that a worker withholds other GPUs than before."""
+        if worker.load and worker.load.withheld_gpus != (before.withheld_gpus if before else ()):
+            self.state.index.requirements.resources_change(worker.name, (GPU,))
 
     def _note(self, limit: Limit) -> None:
         self._counts.allow(limit)
@@ -96,6 +112,9 @@ class Resources(Wing):
                 return Declined(404, "no_such_limit", f"there is no limit {name}", "loopline limits lists them")
             self._counts.lift(name, event.user)
             self.state.effects.drop(Limit, (name, event.user))
+        elif name == GPU:
+            message = f"{GPU} is the name of workers' GPUs"
+            return Declined(409, "is_resource", message, "choose another name for the limit")
         elif offering:
             message = f"{name} is a resource that worker {offering[0]} offers"
             return Declined(409, "is_resource", message, "a limit needs a name that no worker offers")
@@ -144,6 +163,8 @@ class Resources(Wing):
             return
         if not before and self._is_fenced(job, self.state.workers[attempt.worker]):
             attempt.term_s = self.state.settings.lease_s
+        if not before and job.spec.requires.gpus:
+            attempt.gpus = self._choose_gpus(job, attempt)
         (self._lost.add if _is_lost_and_fenced(attempt, after) else self._lost.discard)(attempt.id)
         if not change:
             return
@@ -151,9 +172,16 @@ class Resources(Wing):
         for of in of_limits:
             self.state.index.requirements.units_change(of)
         if resources:
-            self.state.index.requirements.resources_change(attempt.worker, resources)
+            for worker in {attempt.worker} | self._counts.offering(attempt.gpus or ()):
+                self.state.index.requirements.resources_change(worker, resources)
         if of_limits:
             self.state.memos.clear()
+
+    def _choose_gpus(self, job: Job, attempt: Attempt) -> tuple[str, ...]:
+        requires = job.spec.requires
+        gpus = self._counts.free_gpus(attempt.worker, requires.gpu_kind, requires.gpus)
+        assert len(gpus) == requires.gpus, f"{attempt.id} starts on {attempt.worker}, which has too few free GPUs"
+        return gpus
 
     def _recount(self) -> None:
         self._counts.recount(self._holding())
@@ -168,9 +196,10 @@ class Resources(Wing):
     # Fencing.
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Give attempts that hold units of a limit their term."""
+        """Give attempts that hold units of a limit their term, and others their GPUs."""
         for run in assign.run:
-            run.term_s = self.state.attempts[run.attempt].term_s
+            attempt = self.state.attempts[run.attempt]
+            run.term_s, run.gpus = attempt.term_s, attempt.gpus or ()
 
     def needs(self, worker: Worker) -> bool:
         """True if the worker is yet to end an attempt, whose units would be free if it were forgotten."""
@@ -208,18 +237,36 @@ class Resources(Wing):
         return 0 if job.holds_units else inf
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if counts differ from the attempts, or a class is served without units left."""
+        """Raise AssertionError if counts differ from the attempts, a class is served without units left, or two
+        attempts hold one GPU.
+        """
+        if isinstance(of, Worker):
+            self._check_gpus(of)
         if of is not None:
             return
         fresh = CountedUnits(self.state.workers, self.state.jobs)
         fresh.allowed = self._counts.allowed
         fresh.recount(self._holding())
-        for name in ("used", "running", "on_worker"):
+        for name in ("used", "running", "on_worker", "gpus"):
             now, counted = getattr(self._counts, name), getattr(fresh, name)
             assert now == counted, f"{name} is {now}, the attempts hold {counted}"
+        for worker in self.state.workers.values():
+            self._check_gpus(worker)
         requirements = self.state.index.requirements
         for key in {key for keys in requirements.holding.values() for key in keys}:
-            assert not (requirements.workers[key] and fresh.are_out(key)), f"{key} is served, and its units are out"
+            serving = requirements.workers[key]
+            assert not (serving and fresh.are_out(key)), f"{key} is served, and its units are out"
+            short = [name for name in serving if fresh.is_short(name, key)]
+            assert not short, f"{short} serve {key} with too few units left"
+
+    def _check_gpus(self, worker: Worker) -> None:
+        """Raise AssertionError if an attempt on a worker shares a GPU with another, there or elsewhere."""
+        roles = self.state.index.attempts.roles
+        for attempt in self.state.index.attempts.of_worker.get(worker.name, {}).values():
+            shared = [gpu for gpu in attempt.gpus or () if self._counts.gpus[gpu] > 1]
+            assert not (shared and may_be_running(roles[attempt.id])), (
+                f"attempt {attempt.id} shares the GPUs {shared}"
+            )
 
 
 def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:

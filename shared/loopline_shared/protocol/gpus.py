@@ -1,0 +1,73 @@
+"""GPUs: units of a resource that have names, and the GPUs that a job accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+GPU = "gpu"
+"""Name of the resource whose units are GPUs. No limit and no other resource may have it."""
+MAX_GPUS = 64
+"""Maximum number of GPUs of one worker."""
+
+GpuId = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
+"""NVIDIA's or AMD's UUID; for a GPU without one, its computer and PCI address."""
+Capability = Annotated[str, Field(max_length=10, pattern=r"^(\d{1,3}\.\d{1,2})?$")]
+"""CUDA compute capability such as 8.6; empty: unknown, or not CUDA."""
+_Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU of a worker."""
+
+    id: GpuId
+    model: _Text  # its name
+    memory_bytes: Annotated[int, Field(ge=0, le=2**60)] = 0  # 0: unknown
+    driver: _Text = ""  # its version
+    capability: Capability = ""  # CUDA compute capability; empty: unknown, or not CUDA
+    index: Annotated[int, Field(ge=0, le=10_000)] = 0  # in PCI order among the GPUs of its maker
+
+
+class GpuKind(NamedTuple):
+    """The GPUs that a job accepts."""
+
+    memory_bytes: int = 0  # at least
+    model: str = ""  # words that the model's name contains; empty: any
+    capability: str = ""  # at least; empty: any
+
+    def includes(self, gpu: Gpu) -> bool:
+        """True if the job accepts this GPU. Unknown memory and capability do not count as enough."""
+        return (
+            gpu.memory_bytes >= self.memory_bytes
+            and _words(self.model) <= _words(gpu.model)
+            and _version(gpu.capability) >= _version(self.capability)
+        )
+
+
+ANY_GPU = GpuKind()
+
+
+def chosen(gpus: Iterable[Gpu], taken: Collection[str], kind: GpuKind, count: int) -> tuple[str, ...]:
+    """Return the ids of ``count`` GPUs that are not taken, or of fewer if there are fewer.
+
+    The least capable go first, so that the others stay free for jobs that need them.
+    """
+    free = [gpu for gpu in gpus if gpu.id not in taken and kind.includes(gpu)]
+    free.sort(key=lambda gpu: (gpu.memory_bytes, _version(gpu.capability), gpu.index, gpu.id))
+    return tuple(gpu.id for gpu in free[:count])
+
+
+@lru_cache(1024)
+def _words(model: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", model.lower()))
+
+
+@lru_cache(256)
+def _version(capability: str) -> tuple[int, ...]:
+    return tuple(map(int, capability.split("."))) if capability else ()

@@ -1,0 +1,303 @@
+"""GPUs in the wing resources: the master chooses them, and no two attempts have the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopline_master.core.events import JobCancelled, JobSubmitted, LimitChanged, WorkerForgotten
+from loopline_master.core.kernel.effects import Declined, Submitted
+from loopline_master.core.kernel.invariants import check_worker
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_shared.model import AttemptId, Facts, Outcome, Resource, WithheldGpu
+from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind
+from tests.scheduling.driver import Grid, facts, spec
+
+POLICIES = sorted(REGISTRY)
+SMALL = Gpu("GPU-small", "NVIDIA RTX A2000 12GB", 12 * 10**9, "550.54", "8.6", 0)
+LARGE = Gpu("GPU-large", "NVIDIA A100-SXM4-80GB", 80 * 10**9, "550.54", "8.0", 1)
+OLD = Gpu("GPU-old", "NVIDIA GeForce GTX 1080", 8 * 10**9, "550.54", "6.1", 2)
+UNKNOWN = Gpu("GPU-unknown", "NVIDIA TITAN V")
+
+
+def with_gpus(*gpus: Gpu, slots: int = 4) -> Facts:
+    return replace(facts(slots), resources=(Resource(GPU, len(gpus), gpus),))
+
+
+def submit(grid: Grid, count: int = 1, **requires: Any) -> int:
+    reply = grid.ask(JobSubmitted("ann", spec(count, requires={"gpus": 1, **requires})))
+    assert isinstance(reply, Submitted), reply
+    return reply.job
+
+
+def held(grid: Grid) -> dict[AttemptId, tuple[str, ...]]:
+    """Return the GPUs of each running attempt, as its worker was sent them."""
+    return {
+        attempt: run.gpus
+        for agent in grid.agents.values()
+        for attempt, run in agent.running.items()
+        if run is not None
+    }
+
+
+def ids_of(grid: Grid, job: int) -> list[str]:
+    return [gpu for attempt, gpus in held(grid).items() if attempt.job == job for gpu in gpus]
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted"),
+    [
+        (GpuKind(), {SMALL, LARGE, OLD, UNKNOWN}),
+        (GpuKind(memory_bytes=10 * 10**9), {SMALL, LARGE}),
+        (GpuKind(model="a2000"), {SMALL}),
+        (GpuKind(model="GTX 1080"), {OLD}),
+        (GpuKind(model="A20"), set()),
+        (GpuKind(capability="7.0"), {SMALL, LARGE}),
+        (GpuKind(capability="10.0"), set()),
+        (GpuKind(10 * 10**9, "nvidia", "8.6"), {SMALL}),
+    ],
+)
+def test_kind_includes_gpus_with_its_memory_model_and_capability(kind: GpuKind, accepted: set[Gpu]) -> None:
+    assert {gpu for gpu in (SMALL, LARGE, OLD, UNKNOWN) if kind.includes(gpu)} == accepted
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_task_gets_gpus_of_its_own_and_all_tasks_run(policy: str) -> None:
+    grid = Grid(policy=policy, prefetch_s=10.0)
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    grid.join("bee", with_gpus(OLD))
+    grid.join("cat", facts(4))
+    job, free = submit(grid, 6), grid.submit(4)
+    assert sorted(ids_of(grid, job)) == ["GPU-large", "GPU-old", "GPU-small"]
+    assert ids_of(grid, free) == []
+    for _ in range(20):
+        if not (there := held(grid)):
+            break
+        grid.now += 1.0
+        grid.end(next(iter(there)))
+        for name in grid.agents:
+            grid.report(name)
+        assert max(Counter(ids_of(grid, job)).values(), default=0) <= 1
+    assert [grid.job(each).succeeded for each in (job, free)] == [6, 4]
+
+
+def test_least_capable_gpu_that_suffices_is_chosen() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(LARGE, OLD, SMALL))
+    assert ids_of(grid, submit(grid)) == ["GPU-old"]
+    assert ids_of(grid, submit(grid, gpu_memory_bytes=10 * 10**9)) == ["GPU-small"]
+    assert ids_of(grid, submit(grid, gpu_model="A100")) == ["GPU-large"]
+
+
+def test_task_waits_for_all_of_its_gpus() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(LARGE, OLD, SMALL))
+    one, two = submit(grid, 2), submit(grid, gpus=2)
+    assert len(ids_of(grid, one)) == 2
+    assert ids_of(grid, two) == []
+    grid.end(next(iter(held(grid))))
+    assert len(ids_of(grid, two)) == 2
+
+
+def test_job_for_gpus_that_no_worker_has_stalls_with_a_warning() -> None:
+    grid = Grid(stall_after_s=0.0)
+    grid.join("ant", with_gpus(OLD))
+    reply = grid.ask(JobSubmitted("ann", spec(requires={"gpus": 1, "gpu_capability": "8.0"})))
+    assert isinstance(reply, Submitted)
+    assert "1 GPU of compute capability 8.0" in reply.warnings[0]
+    assert grid.job(reply.job).stalled
+    grid.join("bee", with_gpus(SMALL))
+    assert ids_of(grid, reply.job) == ["GPU-small"]
+
+
+def test_gpu_keeps_its_attempt_across_a_restart_and_a_silence() -> None:
+    grid = Grid(lease_s=20.0)
+    grid.join("ant", with_gpus(SMALL))
+    job = submit(grid, 2)
+    (attempt,) = held(grid)
+    grid.restart()
+    grid.join("ant")
+    assert grid.store.attempts[attempt].gpus == ("GPU-small",)
+    assert [*held(grid)] == [attempt]
+    grid.now += 50.0
+    grid.step()
+    grid.join("ant")
+    assert [*held(grid)] == [attempt], "it was lost, and may still be running"
+    grid.end(attempt)
+    assert ids_of(grid, job) == ["GPU-small"]
+
+
+def test_gpu_of_two_workers_of_one_computer_is_given_to_one_task() -> None:
+    grid = Grid()
+    for name in ("ant", "bee"):
+        grid.join(name, with_gpus(SMALL))
+    job = submit(grid, 3)
+    for _ in range(3):
+        assert ids_of(grid, job) == ["GPU-small"]
+        grid.end(next(iter(held(grid))))
+    assert grid.job(job).succeeded == 3
+
+
+def test_forgotten_worker_leaves_its_gpu_to_the_other_worker_of_its_computer() -> None:
+    grid = Grid(lease_s=20.0)
+    grid.join("ant", with_gpus(SMALL))
+    job = submit(grid, 2)
+    grid.join("bee", with_gpus(SMALL))
+    grid.leave("ant")
+    grid.now += 50.0
+    grid.report("bee")
+    assert not grid.agents["bee"].running
+    grid.ask(WorkerForgotten("ant"))
+    grid.report("bee")
+    assert [attempt.job for attempt in grid.agents["bee"].running] == [job]
+
+
+def test_withheld_gpu_is_given_to_no_task_until_it_is_offered_again() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    ant = grid.agents["ant"]
+    ant.withheld_gpus = (WithheldGpu(SMALL.id, "its owner uses it"),)
+    grid.report("ant")
+    job = submit(grid, 3)
+    assert ids_of(grid, job) == ["GPU-large"]
+    ant.withheld_gpus = (WithheldGpu(LARGE.id, "a driver call hangs"),)
+    grid.report("ant")
+    assert sorted(ids_of(grid, job)) == ["GPU-large", "GPU-small"], "the attempt on the withheld one stays"
+    for attempt in [*held(grid)]:
+        grid.end(attempt)
+    assert ids_of(grid, job) == ["GPU-small"]
+
+
+def test_worker_that_gives_a_task_back_uses_up_no_attempt() -> None:
+    grid = Grid(max_attempts=1)
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    job = submit(grid)
+    grid.agents["ant"].withheld_gpus = (WithheldGpu(SMALL.id, "another agent of this computer has it"),)
+    grid.end(next(iter(held(grid))), Outcome.GIVEN_BACK)
+    assert ids_of(grid, job) == ["GPU-large"]
+
+
+def test_gpu_of_two_attempts_breaks_an_invariant_that_a_live_master_samples() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    submit(grid, 2)
+    state = grid.scheduler.state
+    one, other = state.attempts.values()
+    check_worker(state, "ant")
+    other.gpus = one.gpus
+    state.own(CountedUnits).recount([(state.jobs[one.job], one), (state.jobs[one.job], other)])
+    with pytest.raises(AssertionError, match="shares the GPUs"):
+        check_worker(state, "ant")
+
+
+def test_limit_and_need_cannot_be_named_gpu() -> None:
+    reply = Grid().ask(LimitChanged(GPU, "", 4))
+    assert isinstance(reply, Declined)
+    assert "workers' GPUs" in reply.message
+    with pytest.raises(ValueError, match="give gpus = 2"):
+        spec(requires={"needs": {GPU: 2}})
+    with pytest.raises(ValueError, match="give gpus, too"):
+        spec(requires={"gpu_model": "A100"})
+    with pytest.raises(ValueError, match="leave out needs, gpus"):
+        spec(requires={"gpus": 1}, nodes=2)
+
+
+GPUS = (SMALL, LARGE, OLD)
+kinds = st.sampled_from([{}, {"gpus": 2}, {"gpu_model": "A2000"}, {"gpu_capability": "8.0"}, {"gpus": 0}])
+withheld = st.sets(st.sampled_from([gpu.id for gpu in GPUS]))
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.integers(1, 4), kinds),
+        st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from([Outcome.SUCCEEDED, Outcome.GIVEN_BACK])),
+        st.tuples(st.just("withhold"), st.sampled_from(["ant", "bee"]), withheld),
+        st.tuples(st.just("silence"), st.sampled_from(["ant", "bee"])),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("cancel"), st.integers(1, 6)),
+    ),
+    max_size=30,
+)
+
+
+class Life:
+    """Two agents of one computer with two GPUs, and one of them with a third."""
+
+    def __init__(self, policy: str) -> None:
+        self.grid, self.jobs = Grid(policy=policy, max_attempts=3, lease_s=20.0), list[int]()
+        self.silent = ""
+        self.join()
+
+    def join(self) -> None:
+        self.silent = ""
+        self.grid.join("ant", with_gpus(*GPUS))
+        self.grid.join("bee", with_gpus(SMALL, LARGE))
+
+    def submit(self, count: int, requires: dict[str, Any]) -> None:
+        self.jobs.append(submit(self.grid, count, **requires))
+
+    def end(self, which: int, outcome: Outcome) -> None:
+        ends = [attempt for name in self.heard() for attempt in self.grid.agents[name].running]
+        if ends:
+            self.grid.end(ends[which % len(ends)], outcome)
+
+    def heard(self) -> list[str]:
+        return sorted(self.grid.agents.keys() - {self.silent})
+
+    def withhold(self, name: str, ids: set[str]) -> None:
+        if name != self.silent:
+            self.grid.agents[name].withheld_gpus = tuple(WithheldGpu(one, "in use") for one in sorted(ids))
+            self.grid.report(name)
+
+    def silence(self, name: str) -> None:
+        """Let the lease of a worker end, whose tasks run on."""
+        self.silent = name
+        self.grid.now += 50.0
+        self.reports()
+
+    def reports(self) -> None:
+        for name in self.heard():
+            self.grid.report(name)
+
+    def restart(self) -> None:
+        self.grid.restart()
+        self.join()
+
+    def cancel(self, job: int) -> None:
+        self.grid.ask(JobCancelled(job))
+
+    def check_starts(self, before: set[AttemptId]) -> None:
+        """Assert that each attempt started since then has enough GPUs of its worker that were offered and free."""
+        for attempt in self.grid.store.attempts.keys() - before:
+            row = self.grid.store.attempts[attempt]
+            requires, given = self.grid.store.jobs[attempt.job].spec.requires, row.gpus or ()
+            offered = {gpu.id: gpu for gpu in self.grid.agents[row.worker].facts.resources[0].gpus}
+            away = {gpu.id for gpu in self.grid.agents[row.worker].withheld_gpus}
+            assert len(set(given) - away) == requires.gpus
+            assert all(requires.gpu_kind.includes(offered[one]) for one in given)
+        alive = Counter(one for gpus in held(self.grid).values() for one in gpus)
+        assert max(alive.values(), default=0) <= 1, "two processes have one GPU"
+
+
+@settings(deadline=None)
+@given(steps=steps, policy=st.sampled_from(POLICIES))
+def test_random_lives_never_give_one_gpu_to_two_tasks_and_run_everything(steps: list[Any], policy: str) -> None:
+    life = Life(policy)
+    for verb, *what in steps:
+        before = set(life.grid.store.attempts)
+        getattr(life, verb)(*what)
+        life.check_starts(before)
+    life.join()
+    for name in ("ant", "bee"):
+        life.withhold(name, set())
+    for _ in range(200):
+        before = set(life.grid.store.attempts)
+        life.grid.now += 1.0
+        life.end(0, Outcome.SUCCEEDED)
+        life.reports()
+        life.check_starts(before)
+    assert [life.grid.job(job).is_over for job in life.jobs] == [True] * len(life.jobs)

@@ -1,0 +1,1 @@
+"""GPUs of this computer: detection, and their use by tasks and by other programs."""

@@ -1,0 +1,202 @@
+"""The agent's wing for GPUs: it offers them, and sets up each attempt with the GPUs that the master chose.
+
+Variables of a task on a worker that offers GPUs:
+
+======================= =======================================================================
+CUDA_VISIBLE_DEVICES    UUIDs of its GPUs; empty without any, as the next two are
+ROCR_VISIBLE_DEVICES    the same for AMD's
+LOOPLINE_GPUS           their ids, separated by commas
+CUDA_DEVICE_ORDER       PCI_BUS_ID: programs count GPUs as nvidia-smi does
+======================= =======================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopline_shared.model import Outcome, Resource, WithheldGpu
+from loopline_shared.protocol.gpus import GPU
+from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
+from loopline_worker.core.gpu_tasks import CheckedGpu, GpuTasks
+from loopline_worker.files.staging import StagingError
+from loopline_worker.gpus.gpu_watch import GpuWatch
+from loopline_worker.gpus.known_gpus import KnownGpus, with_details
+from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu
+
+if TYPE_CHECKING:
+    from loopline_shared.model import AttemptId
+    from loopline_shared.protocol.worker_link import Run
+    from loopline_worker.core.machine_wing import DraftReport
+    from loopline_worker.gpus.gpu_locks import GpuLocks
+    from loopline_worker.gpus.nvml_reader import NvmlReader
+    from loopline_worker.launch.interface import Job, Tree
+
+_LOCK_WITHIN_S = 10.0
+"""Limit for the clean-up of the attempt that had the GPU before."""
+_TRY_EVERY_S = 0.05
+_TAKEN = "another worker of this computer has it"
+
+
+class Gpus(AgentWing):
+    """The GPUs that this worker offers."""
+
+    machine_wing = GpuTasks
+
+    def __init__(
+        self,
+        gpus: Iterable[LocalGpu],
+        locks: GpuLocks,
+        known: KnownGpus,
+        *,
+        is_dedicated: bool = False,
+        reader: NvmlReader | None = None,
+        root: Path = ROOT,
+    ) -> None:
+        self._gpus = {each.gpu.id: each for each in known.complete(gpus)}
+        self._locks, self._known = locks, known
+        self._parts: dict[AttemptId, GpuPart] = {}
+        self._withheld: tuple[WithheldGpu, ...] = ()  # as last reported
+        self.watch = GpuWatch(
+            lambda: [*self._gpus.values()], self._tasks, is_dedicated=is_dedicated, reader=reader, root=root
+        )
+
+    @property
+    def resource(self) -> Resource:
+        """The GPUs as a fact of this worker."""
+        return Resource(GPU, len(self._gpus), tuple(each.gpu for each in self._gpus.values()))
+
+    def prepare(self, run: Run, job: Job) -> GpuPart | None:
+        """Show a task its own GPUs only. Return None if it has no GPU."""
+        own = [self._gpus[gpu] for gpu in run.gpus if gpu in self._gpus]
+        job.environment.update(variables(own))
+        if not run.gpus:
+            return None
+        job.gpus = run.gpus
+        job.device_files = tuple(dict.fromkeys(file for each in own for file in each.files))
+        job.makes_folder = False
+        missing = [gpu for gpu in run.gpus if gpu not in self._gpus]
+        obstacle = f"this worker has no GPU {missing[0]}" if missing else ""
+        part = GpuPart(own, self._locks, self.watch, obstacle, lambda: self._parts.pop(run.attempt, None))
+        self._parts[run.attempt] = part
+        return part
+
+    def report(self, draft: DraftReport) -> None:
+        """Say which GPUs are not offered now."""
+        self._withheld = self._now_withheld()
+        if self._withheld:
+            draft.load = replace(draft.load, withheld_gpus=self._withheld)
+
+    def close(self) -> None:
+        """Release all GPUs."""
+        self._locks.close()
+
+    def on_reading(self) -> None:
+        """Apply the last readings: preempt tasks, and report changes."""
+        for attempt, part in self._parts.items():
+            reasons = (f"GPU {each.gpu.index}: {why}" for each in part.gpus if (why := self.watch.must_leave(each)))
+            frozen_s = min(self.watch.frozen_s(each) for each in part.gpus) if part.gpus else inf
+            self.agent.post(CheckedGpu(attempt, next(reasons, ""), frozen_s))
+        self._learn()
+        if self._now_withheld() != self._withheld:
+            self.agent.speak()
+
+    def _learn(self) -> None:
+        """Report memory and compute capability of GPUs once they are known."""
+        known = {
+            gpu: with_details(each, reading.memory_bytes, reading.capability)
+            for gpu, each in self._gpus.items()
+            if (reading := self.watch.readings.get(gpu))
+        }
+        if any(each is not self._gpus[gpu] for gpu, each in known.items()):
+            self._gpus |= known
+            self._known.keep(self._gpus.values())
+            self.agent.offer(self.resource)
+
+    def _tasks(self) -> dict[str, Sequence[int]]:
+        return {each.gpu.id: part.processes() for part in self._parts.values() for each in part.gpus}
+
+    def _now_withheld(self) -> tuple[WithheldGpu, ...]:
+        reasons = ((gpu, self._why_withheld(each)) for gpu, each in self._gpus.items())
+        return tuple(WithheldGpu(gpu, reason) for gpu, reason in reasons if reason)
+
+    def _why_withheld(self, each: LocalGpu) -> str:
+        return self.watch.withheld(each) or (_TAKEN if self._locks.is_taken(each.address) else "")
+
+
+class GpuPart(AttemptPart):
+    """An attempt's GPUs, locked from before its start until it is over."""
+
+    prepares = True
+
+    def __init__(
+        self,
+        gpus: Sequence[LocalGpu],
+        locks: GpuLocks,
+        watch: GpuWatch,
+        obstacle: str,
+        on_end: Callable[[], object],
+    ) -> None:
+        """``obstacle``: why the attempt cannot have its GPUs; empty: nothing is known against it."""
+        self.gpus = gpus
+        self._locks, self._watch, self._obstacle, self._on_end = locks, watch, obstacle, on_end
+        self._locked: list[str] = []
+        self._tree: Tree | None = None
+
+    def processes(self) -> Sequence[int]:
+        """Return the task's processes."""
+        return self._tree.measure().pids if self._tree and not self._tree.has_ended else ()
+
+    def started(self, tree: Tree) -> None:
+        """Take the task's processes."""
+        self._tree = tree
+
+    async def failure(self) -> str:
+        """Return which of its GPUs has failed, because this may be why the task did; empty if all work."""
+        await self._watch.read(self.gpus, {})
+        broken = (f"GPU {each.gpu.index}: {why}" for each in self.gpus if (why := self._watch.broken(each)))
+        return next(broken, "")
+
+    async def prepare(self, job: Job) -> None:
+        """Lock the GPUs. Raises StagingError, which gives the task back, if one is taken or out of service."""
+        obstacles = (f"GPU {each.gpu.index}: {why}" for each in self.gpus if (why := self._watch.broken(each)))
+        if obstacle := self._obstacle or next(obstacles, ""):
+            raise StagingError(Outcome.GIVEN_BACK, obstacle)
+        for each in self.gpus:
+            await self._lock(each)
+
+    async def _lock(self, each: LocalGpu) -> None:
+        tries_left = int(_LOCK_WITHIN_S / _TRY_EVERY_S)
+        while not self._acquire(each):
+            if not tries_left:
+                raise StagingError(Outcome.GIVEN_BACK, f"GPU {each.gpu.index}: {_TAKEN}")
+            tries_left -= 1
+            await asyncio.sleep(_TRY_EVERY_S)
+        self._locked.append(each.address)
+
+    def _acquire(self, each: LocalGpu) -> bool:
+        try:
+            return self._locks.acquire(each.address)
+        except OSError as error:
+            raise StagingError(Outcome.GIVEN_BACK, f"cannot lock GPU {each.gpu.index}: {error}") from None
+
+    def after_end(self) -> None:
+        """Unlock the GPUs."""
+        for address in self._locked:
+            self._locks.release(address)
+        self._on_end()
+
+
+def variables(gpus: Sequence[LocalGpu]) -> dict[str, str]:
+    """Return the variables of a task that has these GPUs."""
+    visible = {maker: ",".join(each.visible_as for each in gpus if each.maker is maker) for maker in GpuMaker}
+    return {
+        "CUDA_VISIBLE_DEVICES": visible[GpuMaker.NVIDIA],
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "ROCR_VISIBLE_DEVICES": visible[GpuMaker.AMD],
+        "LOOPLINE_GPUS": ",".join(each.gpu.id for each in gpus),
+    }

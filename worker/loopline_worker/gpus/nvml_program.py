@@ -1,0 +1,114 @@
+"""Program that reads NVIDIA's GPUs once by NVML, and prints a line of JSON.
+
+    python nvml_program.py LIBRARY SINCE_US ADDRESS...
+
+It is a process of its own, because a call of the driver may never return, and because an open handle keeps a GPU
+awake. It needs six functions, whose signatures have been the same since driver 375, and so no package of bindings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections import defaultdict
+from typing import Any
+
+NOT_FOUND, INSUFFICIENT_SIZE, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 6, 7, 12, 13
+_MOST_SAMPLES = 100_000
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class _Use(ctypes.Structure):
+    """Use of a GPU by one process over a short time, in per cent."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("at_us", ctypes.c_ulonglong),
+        *((name, ctypes.c_uint) for name in ("cores", "memory", "encoder", "decoder")),
+    ]
+
+
+class NvmlError(Exception):
+    """An error of NVML, by its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"NVML error {number}")
+        self.number = number
+
+
+class Nvml:
+    """The library, opened."""
+
+    def __init__(self, library: str) -> None:
+        try:
+            self._library = ctypes.CDLL(library)
+        except OSError:
+            raise NvmlError(LIBRARY_NOT_FOUND) from None
+        self.call("nvmlInit_v2")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function. Raises NvmlError."""
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            raise NvmlError(FUNCTION_NOT_FOUND) from None
+        if number := function(*arguments):
+            raise NvmlError(number)
+
+    def read(self, address: str, since_us: int) -> dict[str, Any]:
+        """Return the memory of a GPU, its compute capability, and its use by each process since then.
+
+        The use is in per cent, and None if the driver does not measure it. Raises NvmlError.
+        """
+        gpu, memory, major, minor = ctypes.c_void_p(), _Memory(), ctypes.c_int(), ctypes.c_int()
+        self.call("nvmlDeviceGetHandleByPciBusId_v2", address.encode(), ctypes.byref(gpu))
+        self.call("nvmlDeviceGetMemoryInfo", gpu, ctypes.byref(memory))
+        self.call("nvmlDeviceGetCudaComputeCapability", gpu, ctypes.byref(major), ctypes.byref(minor))
+        uses: dict[int, float] | None
+        try:
+            uses = self._uses(gpu, since_us)
+        except NvmlError as error:
+            uses = {} if error.number == NOT_FOUND else None
+        memories = {"memory_bytes": memory.total, "free_bytes": memory.free}
+        return memories | {"capability": f"{major.value}.{minor.value}", "uses": uses}
+
+    def _uses(self, gpu: ctypes.c_void_p, since_us: int) -> dict[int, float]:
+        count, since = ctypes.c_uint(0), ctypes.c_ulonglong(since_us)
+        name = "nvmlDeviceGetProcessUtilization"
+        try:
+            self.call(name, gpu, None, ctypes.byref(count), since)
+        except NvmlError as error:
+            if error.number != INSUFFICIENT_SIZE:
+                raise
+        samples = (_Use * min(count.value, _MOST_SAMPLES))()
+        self.call(name, gpu, samples, ctypes.byref(count), since)
+        of_process = defaultdict[int, list[int]](list)
+        for sample in samples[: count.value]:
+            if sample.at_us > since_us:
+                of_process[sample.pid].append(max(sample.cores, sample.encoder, sample.decoder))
+        return {pid: sum(parts) / len(parts) for pid, parts in of_process.items()}
+
+
+def main(library: str, since_us: str, *addresses: str) -> None:
+    """Read these GPUs. An error has its number; that of the whole library stands for all GPUs."""
+    try:
+        nvml = Nvml(library)
+    except NvmlError as error:
+        print(json.dumps({address: {"error": error.number} for address in addresses}))
+        return
+    found: dict[str, Any] = {}
+    for address in addresses:
+        try:
+            found[address] = nvml.read(address, int(since_us))
+        except NvmlError as error:
+            found[address] = {"error": error.number}
+    print(json.dumps(found), flush=True)
+    nvml.call("nvmlShutdown")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
