@@ -28,6 +28,7 @@ class JobRecord:
     shown: float | None  # of a job without a size: measured on its tasks
     work: float  # declared for its tasks
     longest_task: float
+    is_covered: bool  # False: part of a session, which neither passes nor is passed
     submitted: float
     started: float | None  # its first task
     finished: float | None  # when its completion was committed
@@ -125,7 +126,7 @@ class Recorder:
         if not ended:
             raise ValueError("no job has finished: there is nothing to measure")
         slowdowns = [job.slowdown(capacity, fastest) for job in ended]
-        passings = count([_course(job) for job in jobs])
+        passings = count([_course(job) for job in jobs if job.is_covered])
         return Measures(
             waiting=moments([job.waiting for job in ended]),
             execution=moments([job.execution for job in ended]),
@@ -180,6 +181,7 @@ def _record(job: Job) -> JobRecord:
         shown=job.shown,
         work=sum(sizes),
         longest_task=max(sizes),
+        is_covered=job.session is None,
         submitted=job.submitted_at,
         started=job.started_at,
         finished=job.finished_at,
