@@ -174,6 +174,16 @@ def test_withheld_gpu_is_given_to_no_task_until_it_is_offered_again() -> None:
     assert ids_of(grid, job) == ["GPU-small"]
 
 
+def test_gpu_withheld_while_no_job_needs_gpus_is_given_to_no_later_task() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    submit(grid)
+    grid.end(next(iter(held(grid))))
+    grid.agents["ant"].withheld_gpus = (WithheldGpu(SMALL.id, "its owner uses it"),)
+    grid.report("ant")
+    assert ids_of(grid, submit(grid, 2)) == ["GPU-large"]
+
+
 def test_worker_that_gives_a_task_back_uses_up_no_attempt() -> None:
     grid = Grid(max_attempts=1)
     grid.join("ant", with_gpus(SMALL, LARGE))

@@ -52,6 +52,8 @@ class Computer:
         self.gpus = find_gpus(folder)
         self.reader = NvmlReader(library)
         self.says(WORKING)
+        for pid in (OWNER, OURS):
+            write(folder / f"proc/{pid}/comm", "a program")
 
     def says(self, text: str) -> None:
         write(self.folder / "nvml", text)
@@ -194,6 +196,24 @@ async def test_load_of_its_own_task_is_no_use_by_the_owner(computer: Computer) -
     assert watch.must_leave(computer.gpus[0]) == IN_USE
 
 
+async def test_process_that_has_ended_does_not_use_a_gpu(computer: Computer) -> None:
+    use(computer.folder, 1)
+    computer.says(f"{WORKING}use {FIRST} {OWNER} 1 90 0\n")
+    shutil.rmtree(computer.folder / f"proc/{OWNER}")
+    watch = computer.watch()
+    await watch.look()
+    assert watch.withheld(computer.gpus[0]) == "", "it may have been a task's"
+
+
+async def test_use_is_not_measured_in_a_container(computer: Computer) -> None:
+    use(computer.folder, 1)
+    write(computer.folder / ".dockerenv")
+    write(computer.folder / "proc/2/comm", "sh")
+    watch = computer.watch()
+    await watch.look()
+    assert watch.withheld(computer.gpus[0]) == UNMEASURED
+
+
 async def test_gpu_whose_use_is_not_measured_counts_as_used_unless_dedicated(
     computer: Computer, libraries: Mapping[str, str]
 ) -> None:
@@ -299,6 +319,8 @@ async def test_processes_of_a_task_do_not_count_as_the_owners(computer: Computer
     await bench.begins(run)
     own = wing._tasks()[UUIDS[0]]
     assert len([*own]) >= 2
+    for pid in (1, *own):
+        write(computer.folder / f"proc/{pid}/comm", "a program")
     uses = "".join(f"use {FIRST} {pid} 1 90 0\n" for pid in own)
     computer.says(WORKING + uses)
     for _ in range(3):

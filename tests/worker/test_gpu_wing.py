@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,7 @@ def shown(*gpus: str, task: int = 1, script: str = SHOW) -> Run:
 
 
 def withheld(wing: Gpus) -> Sequence[WithheldGpu]:
+    wing._checked_at = -math.inf
     draft = DraftReport(WorkerSession("bench", "boot", None), (), Load(1))  # type: ignore[arg-type]
     wing.report(draft)
     return draft.load.withheld_gpus
