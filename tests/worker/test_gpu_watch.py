@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ COMPILER = shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 WORKING = "gpu 0000:01:00.0 0 16000000000 8 6 0\ngpu 0000:02:00.0 0 80000000000 8 0 0\n"
-OWNER, OURS = 4001, 4002
+OWNER, OURS = os.getppid(), os.getpid()
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,6 @@ class Computer:
         self.gpus = find_gpus(folder)
         self.reader = NvmlReader(library)
         self.says(WORKING)
-        for pid in (OWNER, OURS):
-            write(folder / f"proc/{pid}/comm", "a program")
 
     def says(self, text: str) -> None:
         write(self.folder / "nvml", text)
@@ -198,8 +197,9 @@ async def test_load_of_its_own_task_is_no_use_by_the_owner(computer: Computer) -
 
 async def test_process_that_has_ended_does_not_use_a_gpu(computer: Computer) -> None:
     use(computer.folder, 1)
-    computer.says(f"{WORKING}use {FIRST} {OWNER} 1 90 0\n")
-    shutil.rmtree(computer.folder / f"proc/{OWNER}")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    computer.says(f"{WORKING}use {FIRST} {ended.pid} 1 90 0\n")
     watch = computer.watch()
     await watch.look()
     assert watch.withheld(computer.gpus[0]) == "", "it may have been a task's"
@@ -319,8 +319,6 @@ async def test_processes_of_a_task_do_not_count_as_the_owners(computer: Computer
     await bench.begins(run)
     own = wing._tasks()[UUIDS[0]]
     assert len([*own]) >= 2
-    for pid in (1, *own):
-        write(computer.folder / f"proc/{pid}/comm", "a program")
     uses = "".join(f"use {FIRST} {pid} 1 90 0\n" for pid in own)
     computer.says(WORKING + uses)
     for _ in range(3):

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu, is_awake, is_there
 from loopline_worker.gpus.nvml_reader import GpuReading, NvmlReader
 from loopline_worker.host.computer import is_contained
@@ -163,12 +165,8 @@ class GpuWatch:
             if own is None:
                 self._busy[name] = UNMEASURED
         else:
-            others = (percent for pid, percent in reading.uses.items() if pid not in (own or ()) and self._lives(pid))
+            others = (percent for pid, percent in reading.uses.items() if pid not in (own or ()) and _lives(pid))
             self._note_use(each, is_used=sum(others) >= _LEAST_USE_PERCENT, now=now)
-
-    def _lives(self, pid: int) -> bool:
-        """False for a process that has ended, such as a task's: the driver measures over a few seconds."""
-        return pid == _ALL or (self._root / f"proc/{pid}").exists()
 
     def _note_use(self, each: LocalGpu, *, is_used: bool, now: float) -> None:
         name = each.gpu.id
@@ -181,3 +179,8 @@ class GpuWatch:
         quiet_since = self._quiet_since.setdefault(name, now)
         if self._busy.get(name) != IN_USE or now - quiet_since >= _QUIET_S:
             self._busy.pop(name, None)
+
+
+def _lives(pid: int) -> bool:
+    """False for a process that has ended, such as a task's: the driver measures over a few seconds."""
+    return pid == _ALL or psutil.pid_exists(pid)

@@ -57,11 +57,12 @@ class Gpus(AgentWing):
         known: KnownGpus,
         *,
         is_dedicated: bool = False,
+        has_walls: bool = False,
         reader: NvmlReader | None = None,
         root: Path = ROOT,
     ) -> None:
         self._gpus = {each.gpu.id: each for each in known.complete(gpus)}
-        self._locks, self._known = locks, known
+        self._locks, self._known, self._has_walls = locks, known, has_walls
         self._parts: dict[AttemptId, GpuPart] = {}
         self._withheld: tuple[WithheldGpu, ...] = ()  # as last checked ...
         self._checked_at = -inf  # ... and when
@@ -77,7 +78,7 @@ class Gpus(AgentWing):
     def prepare(self, run: Run, job: Job) -> GpuPart | None:
         """Show a task its own GPUs only. Return None if it has no GPU."""
         own = [self._gpus[gpu] for gpu in run.gpus if gpu in self._gpus]
-        job.environment.update(variables(own))
+        job.environment.update(variables(own, has_walls=self._has_walls))
         if not run.gpus:
             return None
         job.gpus = run.gpus
@@ -212,12 +213,20 @@ class GpuPart(AttemptPart):
         self._on_end()
 
 
-def variables(gpus: Sequence[LocalGpu]) -> dict[str, str]:
-    """Return the variables of a task that has these GPUs."""
-    visible = {maker: ",".join(each.visible_as for each in gpus if each.maker is maker) for maker in GpuMaker}
+def variables(gpus: Sequence[LocalGpu], *, has_walls: bool) -> dict[str, str]:
+    """Return the variables of a task that has these GPUs. ``has_walls``: it can open no others."""
+    visible = {
+        maker: _visible([each.visible_as for each in gpus if each.maker is maker], has_walls) for maker in GpuMaker
+    }
     return {
         "CUDA_VISIBLE_DEVICES": visible[GpuMaker.NVIDIA],
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "ROCR_VISIBLE_DEVICES": visible[GpuMaker.AMD],
         "LOOPLINE_GPUS": ",".join(each.gpu.id for each in gpus),
     }
+
+
+def _visible(names: Sequence[str], has_walls: bool) -> str:
+    """Return the value for GPUs with these names. Libraries count only GPUs that they can open."""
+    is_counted = has_walls and any(map(str.isdigit, names))
+    return ",".join(map(str, range(len(names))) if is_counted else names)
