@@ -342,11 +342,16 @@ class Held:
     """An attempt that has begun at a worker and takes up its slots."""
 
     attempt: AttemptId
-    wall_s: Seconds = 0.0  # run time, frozen time excluded
+    wall_s: Seconds = 0.0  # run time, frozen time excluded; 0 until its inputs and its software are there
     cpu_s: Seconds = 0.0
     frozen: bool = False  # frozen for the owner's sake: a replica elsewhere may be quicker
     slot: Slot = 0  # the lowest of those that it has
     in_slot_s: Annotated[Seconds, Field(exclude_if=not_)] = 0.0  # since it took its slot; 0: for as long as it ran
+
+    @property
+    def is_set_up(self) -> bool:
+        """True if its inputs and its software are there."""
+        return self.wall_s > 0 or not self.in_slot_s
 
 
 @dataclass(frozen=True, slots=True)

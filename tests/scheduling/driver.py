@@ -249,15 +249,17 @@ class Grid:
         spare_cpu: float | None = None,
         ready: bool = True,
         lies: bool = False,
+        clock: tuple[float, float] = (0.0, 0.0),
     ) -> Effects:
         """Step the worker's next Report: these results, and by default its actual attempts (killed ones confirmed).
 
         ``holding``, if given, replaces its attempts; killed ones are then confirmed only by their absence.
         ``frozen``: its owner is back and all its attempts are frozen. ``spare_cpu``: cores that the owner does not
         use; None: all. ``ready``: gang members waiting there are prepared. ``lies``: the clock does not move;
-        otherwise it advances until the results are possible, while all other workers keep reporting.
+        otherwise it advances until the results are possible, while all other workers keep reporting. ``clock``: the
+        run time of its attempts, and their time in their slots, in seconds.
         """
-        agent = self.agents[name]
+        agent, (wall_s, in_slot_s) = self.agents[name], clock
         for each in results:
             agent.running.pop(each.attempt, None)
             agent.members.pop(each.attempt, None)
@@ -272,7 +274,11 @@ class Grid:
         said = Report(
             agent.sent,
             agent.seen if seen is None else seen,
-            tuple(Held(a, frozen=frozen or a in agent.frozen) for a in held if a not in waiting),
+            tuple(
+                Held(a, wall_s, frozen=frozen or a in agent.frozen, in_slot_s=in_slot_s)
+                for a in held
+                if a not in waiting
+            ),
             results,
             Load(
                 agent.facts.slots if slots is None else slots,

@@ -207,3 +207,15 @@ def test_replica_budget_reserves_the_expected_time_of_running_replicas() -> None
     grid.join("c")
     grid.join("d")
     assert sum(len(grid.running(name)) for name in "bcd") == 2, "each is expected to take 100 s"
+
+
+def test_replica_budget_reserves_what_a_task_has_shown() -> None:
+    """A declared size does not make replicas cheap once a task has exceeded it."""
+    grid = Grid(order=Order.NONE)
+    grid.workers("a", slots=4)
+    grid.submit(4, 1e-6, replica_budget_s=250.0)
+    grid.workers("b", slots=2)
+    grid.end(AttemptId(1, 1, 1), wall_s=100.0, cpu_s=100.0)
+    grid.workers("c", "d", "e")
+    running = [attempt for name in "bcde" for attempt in grid.running(name)]
+    assert len(running) == 2, "each counts as 100 s, like the one that was cancelled"

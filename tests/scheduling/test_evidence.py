@@ -96,6 +96,28 @@ def test_time_that_an_attempt_was_frozen_is_no_evidence() -> None:
     assert not grid.job(1).overdrawn
 
 
+def test_time_until_inputs_are_there_is_no_evidence() -> None:
+    grid = Grid(overdrawn_after=10.0, max_replicas=1, lease_s=1e6)
+    grid.workers("ant", "bee")
+    grid.submit(1, 5.0)
+    grid.submit(1, 5.0)
+    grid.report("ant", clock=(0.0, 0.01))
+    grid.now += 300.0
+    grid.report("ant", clock=(0.0, 300.0))
+    grid.wait(LOOK_EVERY_S)
+    assert not grid.job(1).overdrawn, "it has not begun"
+    grid.report("ant", clock=(20.0, 330.0))
+    grid.now += 20.0
+    grid.report("ant", clock=(40.0, 350.0))
+    grid.wait(LOOK_EVERY_S)
+    assert not grid.job(1).overdrawn, "it has run for 40 s"
+    grid.report("ant", clock=(70.0, 380.0))
+    grid.wait(LOOK_EVERY_S)
+    assert grid.job(1).overdrawn
+    ((work,),) = (one.attempts for one in evidence(grid))
+    assert work.work == pytest.approx(70.0)
+
+
 def test_larger_limit_after_a_restart_lets_the_job_hold_others_again() -> None:
     grid, _ = overdrawn_grid()
     grid.settings = replace(grid.settings, overdrawn_after=20.0)

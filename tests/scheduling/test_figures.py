@@ -236,6 +236,18 @@ def test_impossible_facts_and_loads_are_cut_and_flagged() -> None:
     assert grid.store.workers["a"].facts.speed == MOST_SPEED
 
 
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
+def test_result_at_a_claimed_speed_does_not_overdraw_its_job(outcome: Outcome) -> None:
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)
+    grid.join("a", replace(facts(1), speed=64.0))
+    grid.join("b", facts(1))
+    grid.submit(2, 5.0, requires={"slots": 1})
+    grid.end(AttemptId(1, 2, 1))
+    grid.end(AttemptId(1, 1, 1), outcome, wall_s=20.0, cpu_s=20.0)
+    assert grid.job(1).used > 1000.0
+    assert grid.job(1).counted == pytest.approx(20.0, abs=0.01)
+
+
 def test_claimed_speed_does_not_overdraw_a_job() -> None:
     """Until results have proven it, an attempt counts as on a computer of reference speed."""
     grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)

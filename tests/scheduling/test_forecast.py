@@ -79,6 +79,20 @@ def test_eta_is_not_before_that_of_a_job_it_may_not_pass(order: Order) -> None:
     assert unknown(grid, unknowable) == "no task of it has finished yet"
 
 
+def test_eta_of_a_job_without_a_size_goes_by_its_measured_tasks() -> None:
+    """It is smaller than the sweep before it, so its last task will not wait for that."""
+    grid = Grid(policy="round-robin", max_replicas=1)
+    grid.workers("a", slots=2)
+    known = grid.submit(1, 1.0, name="known")
+    run(grid, 1, 1.0)
+    assert grid.job(known).succeeded
+    sweep, small = grid.submit(1000, 10_000.0, name="sweep"), grid.submit(8, name="small")
+    run(grid, 8, 1.0)
+    assert grid.job(small).succeeded > 2
+    assert grid.job(small).shown is None
+    assert forecast(grid, small).p50_s < 0.1 * forecast(grid, sweep).p50_s
+
+
 def test_eta_behind_a_job_without_one_is_unknown() -> None:
     grid = Grid(policy="first-come")
     grid.workers("a")

@@ -123,6 +123,13 @@ def test_held_attempts_known_to_the_master_are_no_news(grid: Grid) -> None:
     assert said(grid, holding=(Held(MINE), Held(AttemptId(1, 1, 2)))), "an unknown attempt is news"
 
 
+def test_attempt_that_has_got_its_inputs_is_news(grid: Grid) -> None:
+    grid.submit(1)
+    grid.report("ant", clock=(0.0, 5.0))
+    assert not said(grid, holding=(Held(MINE, in_slot_s=9.0),))
+    assert said(grid, holding=(Held(MINE, 1.0, in_slot_s=9.0),))
+
+
 def test_waiting_attempts_known_to_the_master_are_no_news(grid: Grid) -> None:
     grid.submit(size=100.0)
     attempt = grid.scheduler.state.attempts[MINE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -28,18 +28,25 @@ SLOTS = {"a": 1, "b": 2}
 class Life:
     """A grid with real run times set by the test, independent of declared ones."""
 
-    def __init__(self, lasts: Callable[[int, int], float], policy: str = "round-robin", *, users: int = 2) -> None:
-        self.grid = Grid(policy=policy, order=Order.NONE, shares=True, prefetch_s=1.0, lease_s=1e9, max_replicas=1)
+    def __init__(
+        self,
+        lasts: Callable[[int, int], float],
+        policy: str = "round-robin",
+        *,
+        users: int = 2,
+        order: Order = Order.NONE,
+    ) -> None:
+        self.grid = Grid(policy=policy, order=order, shares=True, prefetch_s=1.0, lease_s=1e9, max_replicas=1)
         self.lasts, self.began = lasts, dict[AttemptId, float]()
         self._ended_s = Counter[int]()  # by job: slot time of tasks that have ended
         for name, slots in SLOTS.items():
-            self.grid.join(name, facts(slots))
+            self.grid.join(name, facts(slots, labels=[name]))
         for user in ("ann", "bob")[:users]:
             self.submit(user, 1, size=0.01)
             self.live(until=START + 1.0)
 
-    def submit(self, owner: str, count: int, size: float | None = None) -> int:
-        reply = self.grid.ask(JobSubmitted(owner, spec(count, size)))
+    def submit(self, owner: str, count: int, size: float | None = None, labels: Sequence[str] = ()) -> int:
+        reply = self.grid.ask(JobSubmitted(owner, spec(count, size, {"labels": [*labels]})))
         assert isinstance(reply, Submitted)
         self._note_begun()
         return reply.job
@@ -165,6 +172,21 @@ def test_nothing_waits_behind_a_task_that_takes_far_longer_than_expected() -> No
     assert measure.work_of(state.grid, state.jobs[job], 1) > 0.015, "a running task counts"
 
 
+def test_nothing_waits_behind_a_task_that_waits_for_its_inputs() -> None:
+    life = Life(lambda _job, _task: 0.2)
+    job = life.submit("ann", 1000, size=200.0)
+    life.live(until=life.grid.now + 5.0)
+    assert life.queue("a")
+    for attempt in life.grid.scheduler.state.attempts.values():
+        attempt.is_set_up = attempt.is_queued  # as the first Reports about the running ones say
+    for _ in range(3):
+        life.grid.now += 0.6
+        for name in SLOTS:
+            life.grid.report(name, clock=(0.0, life.grid.now - START))
+    assert not life.queue("a")
+    assert life.grid.job(job).longest < 0.5, "the time in a slot is no work"
+
+
 def test_tasks_of_a_user_whose_turn_comes_later_make_way() -> None:
     life = Life(lambda job, _: 0.01 if job < 3 else 0.4)
     life.submit("ann", 1000, size=400.0)
@@ -238,19 +260,29 @@ def test_second_user_is_served_soon_for_any_sizes_and_run_times(
     sizes=st.tuples(*[st.sampled_from([None, 1e-6, 1e-2, 1.0, 1e3, 1e9])] * 2),
     durations=st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0.2, 0.8, 3.0])), min_size=1, max_size=4),
     his=st.sampled_from([0.3, 0.8, 3.0]),
+    order=st.sampled_from([Order.HOLD, Order.NONE]),
+    labels=st.sampled_from([(), ("b",)]),
 )
 def test_each_user_gets_their_share_for_any_sizes_and_run_times(
-    policy: str, sizes: tuple[float | None, float | None], durations: list[tuple[int, float]], his: float
+    policy: str,
+    sizes: tuple[float | None, float | None],
+    durations: list[tuple[int, float]],
+    his: float,
+    order: Order,
+    labels: tuple[str, ...],
 ) -> None:
-    """Each has half of the slots, up to a task that runs and the queue before theirs in each slot."""
+    """Each has half of the slots, up to a task that runs and the queue before theirs in each slot.
+
+    Ann's tasks may fit two of the three slots only.
+    """
     pattern, of_user = [seconds for count, seconds in durations for _ in range(count)], dict[int, str]()
 
     def lasts(job: int, task: int) -> float:
         return 0.01 if job < 3 else his if of_user.get(job) == "bob" else pattern[task % len(pattern)]
 
-    life, span_s, slots = Life(lasts, policy), 24.0, sum(SLOTS.values())
-    for user, size in zip(("ann", "bob"), sizes, strict=True):
-        of_user[life.submit(user, 500, size)] = user
+    life, span_s, slots = Life(lasts, policy, order=order), 24.0, sum(SLOTS.values())
+    for user, size, needed in zip(("ann", "bob"), sizes, (labels, ()), strict=True):
+        of_user[life.submit(user, 500, size, needed)] = user
     life.live(until=life.grid.now + span_s)
     used_s = {of_user[job]: life.slot_s(job) for job in of_user}
     margin_s = slots * (max([*pattern, his]) + life.grid.settings.prefetch_s + 0.1)

@@ -93,6 +93,8 @@ async def test_exemption_with_evidence_that_the_rows_confirm_excuses(store):
         ({"attempts": (replace(PROOF, seconds=41.1),)}, {}, "counts for more time than it ran"),
         ({}, {"freezes": ((210.0, 220.0),)}, "counts for more time than it ran"),
         ({}, {"started_at": 230.0}, "counts for more time than it ran"),
+        ({}, {"fetch_s": 2.0}, "counts for more time than it ran"),
+        ({}, {"is_set_up": False}, "counts for more time than it ran"),
         ({"attempts": (replace(PROOF, speed=0.7),)}, {}, "28 CPU-seconds are no more than 0.5 times its size"),
         ({"attempts": (replace(PROOF, speed=1.6),)}, {}, "counts at a speed of 1.6"),
         ({"attempts": (replace(PROOF, worker="bee"),)}, {}, "does not exist on bee"),

@@ -34,6 +34,7 @@ NO_TIMES = {
         "work_accepted",
         "virtual",
         "used",
+        "counted",
         "most_used",
         "longest",
         "term_s",

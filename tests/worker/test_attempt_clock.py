@@ -31,6 +31,7 @@ def test_phases_are_measured_separately(passes: Callable[[float], None]) -> None
     passes(2.0)
     clock.has_inputs()
     passes(1.0)
+    assert clock.wall_s == 0.0, "nothing has run yet"
     clock.begins(None, lambda: None)
     passes(10.0)
     clock.freeze()

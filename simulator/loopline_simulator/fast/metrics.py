@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
@@ -26,6 +26,7 @@ class JobRecord:
     size: float  # reference CPU-seconds; infinite: the scheduler knew none
     _: KW_ONLY
     shown: float | None  # of a job without a size: measured on its tasks
+    work: float  # declared for its tasks
     longest_task: float
     submitted: float
     started: float | None  # its first task
@@ -83,6 +84,7 @@ class Measures:
     worst_slowdown: float
     passed: int
     passable: int
+    overtaken: int  # pairs that completed out of order by their work, also where no promise covers them
     lost_time: float
     lost_work: float
     replicas: int
@@ -134,6 +136,7 @@ class Recorder:
             worst_slowdown=max(slowdowns),
             passed=passings.passed,
             passable=passings.passable,
+            overtaken=count([replace(_course(job), size=job.work) for job in jobs]).passed,
             lost_time=_share(self._lost.time, self._spent.time),
             lost_work=_share(self._lost.work, self._spent.work),
             replicas=self._replicas,
@@ -175,6 +178,7 @@ def _record(job: Job) -> JobRecord:
         job.arrival,
         math.inf if job.size is None else job.size,
         shown=job.shown,
+        work=sum(sizes),
         longest_task=max(sizes),
         submitted=job.submitted_at,
         started=job.started_at,

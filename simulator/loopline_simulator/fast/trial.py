@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_shared.model import Order
@@ -12,7 +12,7 @@ from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.churn import Churn
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.metrics import Measures, Recorder
-from loopline_simulator.fast.workload import Workload, misdeclared
+from loopline_simulator.fast.workload import Workload, misdeclared, uncovered
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
 _NEVER_S = 1e12
@@ -42,7 +42,10 @@ class Case:
     max_replicas: int | None = None  # attempts of a task at once; None: any number, as in the no-passing paper
     log: JobSource | None = None  # jobs in place of the workload's
     churn: Churn | None = None  # None: hosts are always there
+    single_task_order: Literal["deliver", "hold"] = "hold"  # of jobs of one task under hold; hold: as in the paper
     wrong_by: float = 1.0  # users declare their jobs' sizes wrong by up to this factor, up or down
+    without_size: float = 0.0  # share of jobs whose users give none
+    in_sessions: float = 0.0  # share of jobs that are sessions
 
     @property
     def source(self) -> JobSource:
@@ -56,7 +59,12 @@ class Answer:
     events: int  # calls that the kernel made
 
 
-def settings(policy: str, order: Order, max_replicas: int | None = None) -> SchedulerSettings:
+def settings(
+    policy: str,
+    order: Order,
+    max_replicas: int | None = None,
+    single_task_order: Literal["deliver", "hold"] = "hold",
+) -> SchedulerSettings:
     """Return the settings of a grid free of faults, as in the no-passing paper.
 
     Leases last for ever. A task may have ``max_replicas`` attempts at once; None: one on each computer. No task fails
@@ -65,7 +73,7 @@ def settings(policy: str, order: Order, max_replicas: int | None = None) -> Sche
     return SchedulerSettings(
         policy=policy,
         order=order,
-        single_task_order="hold",
+        single_task_order=single_task_order,
         lease_s=_NEVER_S,
         report_every_s=_NEVER_S / 10,
         stall_after_s=_NEVER_S,
@@ -84,6 +92,8 @@ def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
     """Run the case; return its recorder and number of events. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
     arrivals = misdeclared(case.source.of(case.seed), case.wrong_by, case.seed)
+    if case.without_size or case.in_sessions:
+        arrivals = uncovered(arrivals, case.without_size, case.in_sessions, case.seed)
     recorder = Recorder(hosts, attempts=attempts)
     world = _world(case, hosts, arrivals, recorder)
     world.run()
@@ -94,7 +104,7 @@ def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
 
 
 def _world(case: Case, hosts: Sequence[Host], arrivals: Sequence[Arrival], recorder: Recorder) -> FastWorld:
-    chosen = settings(case.policy, case.order, case.max_replicas)
+    chosen = settings(case.policy, case.order, case.max_replicas, case.single_task_order)
     if case.churn is None:
         return FastWorld(chosen, hosts, arrivals, observe=recorder)
     stays = {host.name: case.churn.stays(case.seed, host.name) for host in hosts}

@@ -103,6 +103,22 @@ def misdeclared(arrivals: list[Arrival], by: float, seed: int) -> list[Arrival]:
     return [_scaled(each, by ** float(stream(seed, "error", n).uniform(-1, 1))) for n, each in enumerate(arrivals)]
 
 
+def uncovered(arrivals: list[Arrival], without_size: float, in_sessions: float, seed: int) -> list[Arrival]:
+    """Return the same jobs, these shares of them without a size and as sessions of their own.
+
+    The scheduler still knows the sizes of tasks, so that only claims differ.
+    """
+    changed = []
+    for number, each in enumerate(arrivals):
+        drawn, spec = float(stream(seed, "covered", number).random()), each.spec
+        if drawn < without_size:
+            spec = spec.model_copy(update={"size": "unknown"})
+        elif drawn < without_size + in_sessions:
+            spec = spec.model_copy(update={"session": f"session-{number}"})
+        changed.append(Arrival(each.at, spec, each.scale, each.owner))
+    return changed
+
+
 def _scaled(arrival: Arrival, by: float) -> Arrival:
     """Return the job with its declared sizes multiplied; its true work stays."""
     spec = arrival.spec

@@ -93,5 +93,6 @@ def measured(case: StudyCase) -> Figures:
         "lost": measures.lost_work,
         "passed": float(measures.passed),
         "passable": float(measures.passable),
+        "overtaken": float(measures.overtaken),
         **quarters,
     }

@@ -28,8 +28,10 @@ class AttemptClock:
 
     @property
     def wall_s(self) -> float:
-        """Return the run time until now or until the end."""
-        return self._ran.elapsed_s if self._measured_s is None else self._measured_s
+        """Return the run time until now or until the end; 0 until its inputs and its software are there."""
+        if self._measured_s is not None:
+            return self._measured_s
+        return 0.0 if self._began_s is None else self._ran.elapsed_s
 
     @property
     def in_slot_s(self) -> float:

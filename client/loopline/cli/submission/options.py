@@ -45,7 +45,7 @@ class JobOptions:
         Job name (default: the command).
     size
         Computation of the whole job on a core of speed 1.0: 90s, 10m, 2h (default: predicted from past runs).
-        `unknown` switches prediction off; such a job counts as larger than all others.
+        `unknown` switches prediction off; no job waits for one without a size.
     folder
         Folder used to recognise repeated runs (default: current).
     only_failed_of

@@ -301,9 +301,9 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
     oldest: dict[tuple[int, int], float] = {}
     for attempt in state.attempts.values():
         if attempt.state in LIVE and not attempt.is_queued:
-            worker, start = state.workers[attempt.worker], attempt.started_at or attempt.dispatched_at
-            until = state.now if worker.session is not None else worker.reported_at or start
-            age = measure.ran_s(attempt, start, until)
+            worker = state.workers[attempt.worker]
+            until = state.now if worker.session is not None else worker.reported_at or attempt.since
+            age = measure.worked_s(attempt, until)
             oldest[attempt.task_id] = max(age, oldest.get(attempt.task_id, 0.0))
     ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for (job, number), age in oldest.items():
@@ -410,9 +410,16 @@ class _Ends:
 
     def before(self, job: Job) -> tuple[float, float, int] | None:
         """Return the latest end among the jobs that hold this one; None if it is not held."""
+        weight = _weight(job)
         if job.within is OrderWithin.GRID:
-            return self._of_all.up_to(job.weight)
-        return self._of_user[job.owner].up_to(job.weight) if job.owner in self._of_user else None
+            return self._of_all.up_to(weight)
+        return self._of_user[job.owner].up_to(weight) if job.owner in self._of_user else None
+
+
+def _weight(job: Job) -> float:
+    """Return the expected weight of the job when its last task is held back: it has one only then."""
+    shown = measure.weight_shown(job)
+    return job.weight if job.size is not None or job.shown is not None or shown is None else shown
 
 
 @dataclass(slots=True)

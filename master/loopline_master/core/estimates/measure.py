@@ -39,6 +39,7 @@ _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
 LEAST_LEFT = 1 / _QUARTERS
 """Smallest share of each slot that an owner is assumed to leave spare."""
+_SHOWN_TIMES = 2.0
 _AS_GOOD_AS = 2
 """The prediction for a job's tasks counts as much as this many finished tasks."""
 
@@ -53,6 +54,12 @@ def ran_s(attempt: Attempt, since: float, until: float) -> float:
     for begin, end in attempt.freezes:
         ran_s -= max(0.0, (until if end is None else min(end, until)) - max(since, begin))
     return max(0.0, ran_s)
+
+
+def worked_s(attempt: Attempt, until: float) -> float:
+    """Return the seconds that an attempt has worked until then, without its time frozen or waiting for inputs."""
+    since = attempt.since if attempt.started_at is None else attempt.started_at
+    return max(0.0, ran_s(attempt, since, until) - attempt.fetch_s) if attempt.is_set_up else 0.0
 
 
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
@@ -96,17 +103,14 @@ def is_extra(attempt: Attempt) -> bool:
     return attempt.replica and not attempt.asked
 
 
-def budget_left(job: Job, reserved_ms: int) -> bool:
+def budget_left(job: Job, running: int, reserved_ms: int) -> bool:
     """True if the job's budget allows another replica.
 
-    ``reserved_ms`` is the expected time of the running replicas.
+    ``reserved_ms`` is the expected time of its ``running`` replicas, as of their dispatch. If a task has disproved
+    the expectation, each of them counts as much as that task.
     """
+    reserved_ms = max(reserved_ms, running * ms_of(job.longest))
     return job.budget_s is None or job.replicated_cpu_ms + reserved_ms < ms_of(job.budget_s)
-
-
-def expected_ms(attempt: Attempt) -> int:
-    """Return the part of its job's replica budget that the attempt is expected to use."""
-    return ms_of(attempt.expected_s) if is_extra(attempt) else 0
 
 
 def _charge(job: Job, attempt: Attempt, ms: int) -> None:
@@ -137,6 +141,11 @@ def credible_speed(worker: Worker) -> float:
     return speed if worker.work_s else min(speed, 1.0)
 
 
+def credible_work(worker: Worker, work: float) -> float:
+    """Return the part of a result's work that counts against its job's size, like ``credible_speed``."""
+    return work if worker.work_s else work * min(1.0, 1.0 / worker.facts.speed)
+
+
 def speed_for(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
     """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, like ``speed_now``.
 
@@ -161,8 +170,8 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     the expected time at *that* speed, so that little experience with a worker makes for little haste.)
     """
     work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
-    if elapsed and attempt.freezes:
-        elapsed = ran_s(attempt, attempt.since, grid.now)
+    if elapsed and (attempt.freezes or attempt.fetch_s or not attempt.is_set_up):
+        elapsed = worked_s(attempt, grid.now)
     left = work / speed_now(worker) - elapsed
     if left >= 0:
         return left
@@ -174,7 +183,8 @@ def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: fl
     """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
     work = work_of(grid, job, attempt.task)
     known = worker.work_done + _PRIOR * work
-    since = grid.now - ran_s(attempt, attempt.since, grid.now) if attempt.freezes else attempt.since
+    is_plain = attempt.is_set_up and not (attempt.freezes or attempt.fetch_s)
+    since = attempt.since if is_plain else grid.now - worked_s(attempt, grid.now)
     return since + work / speed_now(worker) + left_s * (known + work) / (_AGAIN * known)
 
 
@@ -226,6 +236,15 @@ def unit_of(job: Job) -> float:
 def mean_work(grid: Grid, job: Job) -> float:
     """Return the expected work of the job's mean task in reference CPU-seconds."""
     return _mean_size(grid, job) * unit_of(job)
+
+
+def weight_shown(job: Job) -> float | None:
+    """Return the weight of an unsized job by its tasks with a result; None if there is none.
+
+    It is twice their work, where a task without a result counts as their mean: the last one may be longer.
+    """
+    done = job.succeeded + job.failed
+    return _SHOWN_TIMES * job.used * job.task_count / done if done and job.used > 0 else None
 
 
 def tag_of(grid: Grid, job: Job) -> float:
@@ -316,6 +335,16 @@ def learn_speed(worker: Worker, attempt: Attempt, expected: float) -> None:
     done = worker.work_done * _FADES + _within(attempt.work / _FAR, expected, attempt.work * _FAR)
     worker.work_s = worker.work_s * _FADES + had_s
     worker.work_done = _within(_SLOWEST * worker.work_s, done, _FASTEST * worker.work_s)
+
+
+def note_longer(job: Job, work: float) -> None:
+    """Note that an attempt of the job takes clearly longer than expected: this work, in reference CPU-seconds.
+
+    A given size is disproved only by a task that exceeds the size of the whole job: its computer may just be slow.
+    """
+    job.confirmed = 0
+    if job.size_source is not SizeSource.GIVEN or work > (job.size or 0.0):
+        job.longest = max(job.longest, work)
 
 
 def learn_duration(job: Job, work: float, size: float | None) -> None:

@@ -178,7 +178,7 @@ def is_far_slower(program: Program, seen: Observation) -> bool:
 def most_by_others(program: Program, seen: Observation) -> float:
     """Return the upper bound of a run's work by other workers' runs, if it seems to be above that.
 
-    Infinity otherwise, and if others' runs do not show it.
+    Infinity otherwise, and if others' runs do not show it. A run of a larger given size may take as much longer.
     """
     if is_usual(program, seen.work):
         return math.inf
@@ -188,6 +188,8 @@ def most_by_others(program: Program, seen: Observation) -> float:
         return math.inf
     shared, whole = sorted(run.work for run in others), sorted(map(_whole, others))
     most, most_whole = _FAR * quantile(shared, 0.9), _FAR * quantile(whole, 0.9)
+    if seen.size and (rates := sorted(run.work / run.size for run in others if run.size)):
+        most = max(most, _FAR * quantile(rates, 0.9) * seen.size)
     return most if seen.work > most and _whole(seen) > most_whole else math.inf
 
 

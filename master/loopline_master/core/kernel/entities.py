@@ -167,7 +167,8 @@ class Job:
     predicted: Prediction | None = None  # for one task without a size, at the job's submission
     within: OrderWithin = OrderWithin.GRID  # the jobs among which ``order`` is guaranteed
     nodes: int = 1  # as its spec asks; with more than 1 each task is a gang
-    used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
+    used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds ...
+    counted: float = 0.0  # ... the part that counts against its size: at speeds that are proven, or at most 1
     overdrawn: bool = False  # has used many times its size (wings/exemptions/overdrawn.py): holds no other job
     spec_bytes: int = 0  # of its spec as JSON; 0: submitted to a release that did not count them
     confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/queues.py)
@@ -354,7 +355,8 @@ class Attempt:
     slot: int | None = None  # the lowest of its slots, as reported by its worker; None: not reported
     phases: Phases | None = None  # as its worker reported; None: it ran without a pause once it had its slot
     work: float = 0.0  # work done, in reference CPU-seconds, if its result was accepted or it failed
-    fetch_s: float = 0.0  # until its inputs and its software were there; this and the next two are from ``phases``
+    is_set_up: bool = True  # its inputs and its software are there, as last reported
+    fetch_s: float = 0.0  # until they were there; as last reported, or as this and the next two are in ``phases``
     frozen_s: float = 0.0  # time that it was frozen
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
     term_s: float | None = None  # its worker ends it after a silence of the master this long; None: it does not

@@ -25,10 +25,9 @@ IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
 _TOLERANCE, _NOISE_S = 2.0, 0.05
 """An attempt takes longer than expected if it takes more than ``_TOLERANCE`` times as long, plus the noise of a
 start."""
-_FAR_SHORTER = 8.0
-"""An attempt that takes this many times less than expected disproves the size of its job's tasks."""
-_SHOWN_TIMES = 2.0
-"""A job without a size counts as this many times the work measured on its tasks, as the last one may be longer."""
+_FAR_SHORTER = 64.0
+"""An attempt that takes this many times less than expected disproves the size of its job's tasks: no computer is as
+much faster than it was believed to be."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
@@ -83,6 +82,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
                 task.retry_at = state.now + retry_delay_s(job, task.failures)
             attempt.work = measure.work_done(state.workers[attempt.worker], attempt)
             job.used += attempt.work
+            job.counted += measure.credible_work(state.workers[attempt.worker], attempt.work)
         blamed = ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
@@ -109,15 +109,10 @@ def longest_expected_s(attempt: Attempt) -> float:
     return _TOLERANCE * attempt.expected_s + _NOISE_S
 
 
-def note_longer(job: Job, work: float) -> None:
-    """Note that an attempt of the job takes clearly longer than expected: this work, in reference CPU-seconds."""
-    job.confirmed, job.longest = 0, max(job.longest, work)
-
-
 def _is_longer_than_expected(state: State, job: Job, attempt: Attempt) -> bool:
     """Compare the run time of an attempt that has ended with the expected one, and count it for its job."""
     if attempt.wall_s > longest_expected_s(attempt):
-        note_longer(job, measure.work_done(state.workers[attempt.worker], attempt))
+        measure.note_longer(job, measure.work_done(state.workers[attempt.worker], attempt))
         return True
     if attempt.state in _RESULTS:
         job.confirmed += 1
@@ -355,6 +350,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     size_done = work if size is None else size
     job.work_done += size_done
     job.used += work
+    job.counted += measure.credible_work(worker, work)
     grid.work_accepted += work
     grid.tasks_accepted += 1
     grid.measured += size is not None
@@ -432,13 +428,10 @@ def _start_task(state: State, job: Job, task: Task) -> None:
 def weigh(state: State, job: Job) -> None:
     """Weigh a job without a size by measurements of its tasks, once only its last task or its delivery is left.
 
-    Its weight is twice their work, where a task without a result counts as their mean. The weight only falls, so
-    every job that held it back before may still do so.
+    The weight only falls, so every job that held it back before may still do so.
     """
-    done = job.succeeded + job.failed
     is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1
-    if is_at_last and done and job.used > 0:
-        weight = _SHOWN_TIMES * job.used * job.task_count / done
+    if is_at_last and (weight := measure.weight_shown(job)) is not None:
         job.shown = weight if job.shown is None else min(job.shown, weight)
 
 

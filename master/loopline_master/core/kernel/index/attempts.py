@@ -60,10 +60,7 @@ def is_prefetched(role: int) -> bool:
 
 @dataclass(slots=True)
 class PrefetchQueues:
-    """Queues of prefetched attempts by worker.
-
-    Work is in whole milliseconds, so that sums do not depend on the order of changes.
-    """
+    """Queues of prefetched attempts by worker. Work is in whole milliseconds, so that sums depend on no order."""
 
     of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # expected time of each, in milliseconds
     work_ms: dict[str, int] = field(default_factory=dict)
@@ -107,7 +104,8 @@ class Attempts:
     called_back: dict[TaskId, int] = field(default_factory=dict)  # cancelled, perhaps still running
     frozen: dict[TaskId, int] = field(default_factory=dict)  # of those alive
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
-    reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: expected time of its replicas in slots
+    reserved: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Replicas for speed or safety in slots, by job: their number, and their expected time in milliseconds."""
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     queues: PrefetchQueues = field(default_factory=PrefetchQueues)  # attempts that wait at workers for a slot
 
@@ -132,8 +130,8 @@ class Attempts:
         if changed & _SEATED:
             sign = 1 if new & _SEATED else -1
             _count(self.used, attempt.worker, sign * attempt.slots)
-            if attempt.replica:
-                _count(self.reserved_ms, attempt.job, sign * measure.expected_ms(attempt))
+            if attempt.replica and measure.is_extra(attempt):
+                self._reserve(attempt, sign)
         if changed & _AHEAD:
             self.queues.toggle(attempt, new & _AHEAD)
         if changed & (_FROZEN | _CALLED_BACK):
@@ -174,6 +172,11 @@ class Attempts:
         """Number of attempts that wait on the worker for a slot."""
         queues = self.queues.of_worker
         return len(queues[worker]) if worker in queues else 0
+
+    def _reserve(self, attempt: Attempt, sign: int) -> None:
+        number, reserved_ms = self.reserved.pop(attempt.job, (0, 0))
+        if number + sign:
+            self.reserved[attempt.job] = number + sign, reserved_ms + sign * measure.ms_of(attempt.expected_s)
 
     def _count_rare(self, attempt: Attempt, changed: int, new: int) -> None:
         if changed & _CALLED_BACK:

@@ -301,7 +301,7 @@ class Index:
         """True if the job's budget for replicas is not spent."""
         if job.budget_s is None:
             return True  # the usual case
-        return measure.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
+        return measure.budget_left(job, *self.attempts.reserved.get(job.id, (0, 0)))
 
     def _place_in_grid(self, job: Job, entry: tuple[int, str] | None) -> None:
         """Enter a job that comes into the grid, leaves it, or begins or ceases to hold others."""

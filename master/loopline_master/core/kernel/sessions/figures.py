@@ -6,9 +6,10 @@ they are used, so that accounts, predictions, the order guarantee and the rows r
 is flagged (``Worker.overstated``) only if a figure is far above its bound: the master's own clock may lag behind a
 little (engine.py).
 
-No computer is ``MOST_SPEED`` times as fast, or as slow, as the reference, and none has more spare cores than cores. A
-running attempt makes its job overdrawn at the reference speed at most until results have proven its worker's
-(``measure.credible_speed``).
+No computer is ``MOST_SPEED`` times as fast, or as slow, as the reference, and none has more spare cores than cores.
+Until runs of the same programs elsewhere have proven a worker's speed, no attempt there counts against its job's size
+at more than the reference speed (``measure.credible_speed``, ``credible_work``). Predictions believe the stated
+speed, and five runs elsewhere correct them. A worker may offer more slots than it has cores, for tasks that wait.
 """
 
 from __future__ import annotations

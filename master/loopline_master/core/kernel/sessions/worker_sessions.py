@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Set
 from itertools import islice
 
+from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import LIVE, OCCUPYING, Attempt, Worker
@@ -44,6 +45,8 @@ from loopline_shared.protocol.worker_link import (
 from loopline_shared.spec import MAX_RUN_CHARACTERS
 
 _RUNS = AttemptState.RUNNING
+_NOTABLE_S = 0.01
+"""Time in a slot without work that is noted: shorter ones are of no importance."""
 Id = tuple[int, int, int]  # equal to an AttemptId
 
 _INPUT_CHARACTERS = 150
@@ -150,7 +153,7 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
             _is_delivering(state, attempt, report.seen)
         elif held is None and attempt.id not in waiting:
             _is_not_held(state, attempt, report.seen)
-        elif attempt.state is not _RUNS or (held is not None and held.frozen):
+        elif attempt.state is not _RUNS or not attempt.is_set_up or (held is not None and held.frozen):
             _is_held(state, attempt, held, report.seen)
     for stranger in strangers:
         if not (_is_ours(state, worker, stranger) or outbox.cancel_stranger(worker.name, stranger)):
@@ -179,6 +182,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
         case AttemptState.DISPATCHED:
             _treat_as_prefetched(state, attempt)
         case AttemptState.RUNNING | AttemptState.FROZEN:
+            _note_set_up(state, attempt, held)
             _note_frozen(state, attempt, held is not None and held.frozen)
         case AttemptState.CANCELLING | AttemptState.RETRACTING:
             _is_called_back(state, attempt, held, seen)
@@ -187,6 +191,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
                 attempt.freeze(state.now)
             attempt.started_at = attempt.started_at or _began_at(state, attempt, held)
             attempt.slot = held.slot or attempt.slot
+            _note_set_up(state, attempt, held)
             if state.jobs[attempt.job].nodes > 1 and state.lead.leads(attempt):
                 state.lead.come_back(attempt, AttemptState.FROZEN if held.frozen else _RUNS)
             else:
@@ -216,6 +221,7 @@ def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
     attempt.started_at = _began_at(state, attempt, held)
     if held.slot:
         attempt.slot = held.slot
+    _set_up(state, attempt, held)
     if attempt.state is AttemptState.PREFETCHED:
         attempt.waited_s = attempt.started_at - attempt.dispatched_at
     _become(attempt, AttemptState.FROZEN if held.frozen else AttemptState.RUNNING)
@@ -234,6 +240,20 @@ def _treat_as_prefetched(state: State, attempt: Attempt) -> None:
     is_long = attempt.expected_s > state.prefetch_s
     if is_long or attempt.slots > 1 or state.jobs[attempt.job].holds_units:
         lifecycle.retract_attempt(state, attempt, "its slot was no longer free when it came")
+
+
+def _note_set_up(state: State, attempt: Attempt, held: Held | None) -> None:
+    """Note whether the attempt still waits for inputs or software, and for how long it did: this is no work."""
+    if held is not None and held.is_set_up is not attempt.is_set_up:
+        _set_up(state, attempt, held)
+        state.put(attempt)
+
+
+def _set_up(state: State, attempt: Attempt, held: Held) -> None:
+    attempt.is_set_up = held.is_set_up
+    if held.is_set_up and held.in_slot_s >= held.wall_s + _NOTABLE_S:
+        in_slot_s = measure.ran_s(attempt, attempt.started_at or attempt.since, state.now)
+        attempt.fetch_s = max(0.0, in_slot_s - held.wall_s)
 
 
 def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:

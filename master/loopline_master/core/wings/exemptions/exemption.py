@@ -77,6 +77,8 @@ class AttemptRow(Protocol):
     dispatched_at: float
     started_at: float | None
     freezes: tuple[Freeze, ...]
+    is_set_up: bool
+    fetch_s: float
 
 
 class WorkerRow(Protocol):
@@ -149,7 +151,8 @@ def _flaw_of_work(work: MeasuredWork, row: AttemptRow | None, worker: WorkerRow 
         return "counts beyond its worker's last Report"
     began_at, heard_at = row.started_at or row.dispatched_at, work.heard_at
     frozen_s = sum(max(0.0, min(end or heard_at, heard_at) - max(begin, began_at)) for begin, end in row.freezes)
-    if work.seconds > heard_at - began_at - frozen_s + _ROUNDING:
+    ran_s = heard_at - began_at - frozen_s - row.fetch_s if row.is_set_up else 0.0
+    if work.seconds > max(0.0, ran_s) + _ROUNDING:
         return "counts for more time than it ran"
     fastest = worker.work_done / worker.work_s if worker.work_s else min(worker.facts.speed, 1.0)
     if work.speed > fastest * (1 + _ROUNDING):

@@ -42,7 +42,7 @@ class StallExemptions(Wing):
         since, settings = self.state.now, self.state.settings
         found = Evidence(job.id, since, reason, job.size)
         if reason == "overdrawn":
-            return replace(found, limit=settings.overdrawn_after, used=job.used, attempts=job.proof)
+            return replace(found, limit=settings.overdrawn_after, used=job.counted, attempts=job.proof)
         if reason == "stalled":
             idle_s, budget_s = job.idle_s, settings.idle_budget_s
             return replace(found, starved_since=job.starved_since, idle_s=idle_s, budget_s=budget_s)

@@ -11,18 +11,20 @@ docs/design/hold.md derives the bound.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
 
+from loopline_master.core.chance import draw
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.eligibility import fits
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.exemptions.overdrawn import LOOK_EVERY_S, used_now, workers_of
+from loopline_master.core.wings.exemptions.overdrawn import LOOK_EVERY_S, first_holders, used_now, workers_of
 
-_WORKERS, _JOBS = 32, 8
-"""Limits for one job: the idle workers and the held jobs that are checked."""
+_MOST_CLASSES = 8
+"""Limit for one job: the different requirements of held jobs that are checked."""
 _LEAST_SPEED = 0.05
 
 
@@ -47,15 +49,20 @@ class IdleExemptions(Wing):
         self.state.wings.arrange()
 
     def due_at(self) -> float | None:
-        is_needed = self.state.index.blocked or self._spent_arrivals()
-        return self.state.grid.idle_looked_at + LOOK_EVERY_S if is_needed else None
+        return self._next_check_at() if self.state.index.blocked or self._spent_arrivals() else None
+
+    def _next_check_at(self) -> float:
+        """Return the time of the next check. It is irregular, so that no user can fill the free slot just then."""
+        looked_at = self.state.grid.idle_looked_at
+        return looked_at + LOOK_EVERY_S * (1 + draw(int(1e6 * looked_at))) / 2
 
     def expire(self) -> None:
         state = self.state
         looked_at = state.grid.idle_looked_at
-        if state.now < looked_at + LOOK_EVERY_S:
+        if state.now < self._next_check_at():
             return
-        holders, spent, slowest = self._holders(), self._spent_arrivals(), self._slowest()
+        holders, spent, slowest = first_holders(state), self._spent_arrivals(), self._slowest()
+        known = dict[tuple[Any, Any], bool]()
         if holders or spent:
             state.grid.idle_looked_at = state.now
         for arrival in sorted({*holders, *spent}):
@@ -63,7 +70,7 @@ class IdleExemptions(Wing):
             growth = max(0.0, used_now(state, job) - job.most_used)
             held = holders.get(arrival, [])
             since = max(looked_at, min((one.held_at or state.now for one in held), default=state.now))
-            idle_s = min(state.now - since, LOOK_EVERY_S) if self._is_idle(job, held) else 0.0
+            idle_s = min(state.now - since, LOOK_EVERY_S) if self._is_idle(job, held, known) else 0.0
             job.most_used += growth
             job.idle_s = max(0.0, job.idle_s + max(0.0, idle_s - growth / slowest) - growth)
             self._mark(job)
@@ -73,7 +80,7 @@ class IdleExemptions(Wing):
         """Return the workers whose last Reports decide how much progress the next check counts."""
         if not self.is_awake or now < (self.due_at() or now + 1.0):
             return ()
-        return workers_of(self.state, {*self._holders(), *self._spent_arrivals()})
+        return workers_of(self.state, {*first_holders(self.state), *self._spent_arrivals()})
 
     def _spent_arrivals(self) -> set[int]:
         """Return the arrivals of stalled jobs that are still live."""
@@ -93,25 +100,28 @@ class IdleExemptions(Wing):
     def _is_spent(self, job: Job) -> bool:
         return job.idle_s >= budget_s(self.state, job)
 
-    def _holders(self) -> Mapping[int, list[Job]]:
-        """Return the held jobs by the arrival of the first job of their chain, which is not held itself."""
-        index, holders = self.state.index, defaultdict[int, list[Job]](list)
-        for number in index.blockers:
-            job = self.state.jobs[number]
-            while (arrival := index.hold_over(job).blocker(job.arrival, job.weight)) is not None:
-                job = index.live[arrival]
-            holders[job.arrival].append(self.state.jobs[number])
-        return holders
+    def _is_idle(self, job: Job, held: Iterable[Job], known: dict[tuple[Any, Any], bool]) -> bool:
+        """True if free slots could run a task of a held job, and none of this job.
 
-    def _is_idle(self, job: Job, held: Iterable[Job]) -> bool:
-        """True if a free slot could run a task of a held job, and none of this job."""
-        state = self.state
+        ``known``: answers for other jobs with the same requirements.
+        """
+        state, key_of = self.state, self.state.index.requirements.key_of
         if any(excuses(job) for excuses in state.wings.excuses):
             return False
-        idle = [state.workers[entry[-1]] for entry in state.index.slots.idle.order[:_WORKERS]]
-        if job.id in state.index.places:
-            idle = [worker for worker in idle if not fits(state, job, worker)]
-        return any(fits(state, other, worker) for other in [*held][:_JOBS] for worker in idle)
+        own = key_of(job) if job.id in state.index.places else None
+        for key, other in islice({key_of(one): one for one in held}.items(), _MOST_CLASSES):
+            if (own, key) not in known:
+                usable = set() if own is None else self._idle_for(job)
+                known[own, key] = len(self._idle_for(other) - usable) >= other.nodes
+            if known[own, key]:
+                return True
+        return False
+
+    def _idle_for(self, job: Job) -> set[str]:
+        """Return the workers with free slots for a task of the job; none if they are too few for a gang."""
+        state = self.state
+        names = {entry[-1] for entry in state.index.slots.idle.order if fits(state, job, state.workers[entry[-1]])}
+        return names if len(names) >= job.nodes else set()
 
     def _slowest(self) -> float:
         """Return the speed of the slowest connected worker, at most 1."""

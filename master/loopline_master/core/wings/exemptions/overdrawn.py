@@ -1,14 +1,15 @@
 """Overdrawn jobs: they have used many times the size by which others wait for them, and hold no other job.
 
 Only jobs that hold others are checked, once every ``LOOK_EVERY_S``, so that an event costs no more. The proof is the
-measured work of results (``Job.used``) and of attempts without one (``Job.proof``). A job stays overdrawn, also if it
-is retried, until results show less than its proof. An attempt that is lost shows nothing else, so it stays a part of
-the proof.
+measured work of results (``Job.counted``) and of attempts without one (``Job.proof``). A job stays overdrawn, also if
+it is retried, until results show less than its proof. An attempt that is lost shows nothing else, so it stays a part
+of the proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import nlargest
 
 from loopline_master.core.estimates import measure
@@ -49,7 +50,7 @@ def proves(state: State, job: Job, attempts: Iterable[MeasuredWork]) -> bool:
     times = state.settings.overdrawn_after
     if not times or job.size is None:
         return False
-    return job.used + sum(one.work for one in attempts) > times * job.size
+    return job.counted + sum(one.work for one in attempts) > times * job.size
 
 
 def reconsider(state: State, job: Job, attempt: Attempt) -> bool:
@@ -84,16 +85,27 @@ def workers_of(state: State, arrivals: Iterable[int]) -> set[str]:
     return {attempt.worker for job in jobs for attempt in _at_work(state, job)}
 
 
+def first_holders(state: State) -> Mapping[int, list[Job]]:
+    """Return the held jobs by the arrival of the first job that holds them, and is not held itself."""
+    index, holders = state.index, defaultdict[int, list[Job]](list)
+    for number in sorted(index.blockers):
+        job = state.jobs[number]
+        while (arrival := index.hold_over(job).first(job.arrival, job.weight)) is not None:
+            job = index.live[arrival]  # at most twice, as the relation is transitive
+        holders[job.arrival].append(state.jobs[number])
+    return holders
+
+
 def _holders(state: State) -> list[int]:
-    """Return the arrivals of jobs that hold others: for each held job, its latest blocker.
+    """Return the arrivals of the jobs to be checked: the first and the latest of each held job's holders.
 
     The index may note any of its blockers, depending on history, and a restart must not change which jobs are
     checked.
     """
-    index = state.index
-    held = (state.jobs[number] for number in index.blockers)
-    found = {index.hold_over(job).blocker(job.arrival, job.weight) for job in held}
-    return sorted(arrival for arrival in found if arrival is not None)
+    index, first = state.index, first_holders(state)
+    held = (job for jobs in first.values() for job in jobs)
+    latest = {index.hold_over(job).blocker(job.arrival, job.weight) for job in held}
+    return sorted({*first, *(arrival for arrival in latest if arrival is not None)})
 
 
 def used_now(state: State, job: Job) -> float:
@@ -101,7 +113,7 @@ def used_now(state: State, job: Job) -> float:
 
     Replicas and attempts that were lost with their workers do not count, because the grid caused them.
     """
-    return job.used + sum(one.work for one in _measured(state, job))
+    return job.counted + sum(one.work for one in _measured(state, job))
 
 
 def _measured(state: State, job: Job) -> Iterator[MeasuredWork]:
@@ -113,7 +125,7 @@ def _measured(state: State, job: Job) -> Iterator[MeasuredWork]:
             attempt.task,
             attempt.number,
             worker.name,
-            seconds=measure.ran_s(attempt, attempt.started_at or attempt.since, heard_at),
+            seconds=measure.worked_s(attempt, heard_at),
             speed=measure.credible_speed(worker),
             heard_at=heard_at,
         )

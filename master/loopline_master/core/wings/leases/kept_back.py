@@ -142,13 +142,16 @@ def _words(load: Load) -> tuple[object, ...]:
 def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
     """True if the worker holds the attempts that it is believed to hold, in their believed states."""
     ours = state.index.attempts.of_worker.get(worker.name, {})
-    frozen, waiting = {held.attempt: held.frozen for held in report.holding}, set(attempts_of(report.waiting))
+    begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     delivering = set(attempts_of(report.delivering))
-    if len(ours) != len(frozen) + len(waiting) + len(delivering):
+    if len(ours) != len(begun) + len(waiting) + len(delivering):
         return False
     for number, attempt in ours.items():
-        if number in frozen:
-            if attempt.state is not (AttemptState.FROZEN if frozen[number] else AttemptState.RUNNING):
+        if number in begun:
+            held = begun[number]
+            if attempt.state is not (AttemptState.FROZEN if held.frozen else AttemptState.RUNNING):
+                return False
+            if attempt.is_set_up is not held.is_set_up:
                 return False
         elif number in delivering:
             if attempt.state is not AttemptState.DELIVERING:

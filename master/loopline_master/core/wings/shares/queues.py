@@ -72,8 +72,9 @@ class LateAttempts:
             self._due.place(number, None)
             attempt = state.attempts[number]
             job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
-            ran_s = measure.ran_s(attempt, attempt.since, min(state.now, worker.reported_at or 0.0))
-            lifecycle.note_longer(job, ran_s * measure.speed_now(worker))
+            worked_s = measure.worked_s(attempt, min(state.now, worker.reported_at or 0.0))
+            if worked_s > lifecycle.longest_expected_s(attempt):  # else it waits for its inputs
+                measure.note_longer(job, worked_s * measure.speed_now(worker))
             state.put(job)
             for other in [*state.index.attempts.queues.of_worker.get(worker.name, ())]:
                 if other.job == job.id:
@@ -87,7 +88,7 @@ class LateAttempts:
 
 def most_waiting(state: State, job: Job, worker: Worker) -> float:
     """Return the limit of the worker's queue including a task of this job, in tasks."""
-    if job.longest and any(one.job == job.id and _is_late(state, one) for one in _seated_on(state, worker)):
+    if any(one.job == job.id and _is_late(state, one) for one in _seated_on(state, worker)):
         return 0
     return max(UNCONFIRMED, job.confirmed) * max(1, worker.offered)
 
