@@ -107,7 +107,7 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
     departure = _departure(settings)
-    gpus = _gpus(settings, data_directory.gpus)
+    gpus = _gpus(settings, data_directory.gpus, has_walls=sandbox is not None)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
@@ -221,7 +221,7 @@ def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource
     return tuple(sorted([*named, *(each.resource for each in gpus)], key=lambda one: one.name))
 
 
-def _gpus(settings: WorkerSettings, known: Path) -> list[Gpus]:
+def _gpus(settings: WorkerSettings, known: Path, *, has_walls: bool) -> list[Gpus]:
     """Return the wing for the GPUs that this worker offers, if there are any. ``known``: the file about them.
 
     Raises LooplineError if the sandbox would show one of them to all tasks.
@@ -232,7 +232,9 @@ def _gpus(settings: WorkerSettings, known: Path) -> list[Gpus]:
     offered = [each for each in ready_gpus() if not why_not_offered(each, settings.gpu, named)]
     _check_shown(settings, offered)
     is_dedicated = settings.dedicated or settings.gpu is GpuChoice.DEDICATED
-    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated)] if offered else []
+    if not offered:
+        return []
+    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated, has_walls=has_walls)]
 
 
 def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:
