@@ -54,6 +54,11 @@ class Agent:
             return False
         return not self.reports or self.owes_report or any(one.report == UNSENT for one in self.ended)
 
+    @property
+    def is_busy(self) -> bool:
+        """True if more is to be said on its link, or at its gangs."""
+        return not self.reports or bool(self.mail or self.has_news or self.members or self.frozen)
+
     def connected(self, session: int) -> Agent:
         """Return the agent with a new link."""
         return replace(self.cut(), session=session)

@@ -30,6 +30,7 @@ def _settings(order: Order = Order.HOLD, **more: Any) -> SchedulerSettings:
 
 
 TWO = {"ant": _facts(), "bee": _facts()}
+GANGS = {name: _facts(gangs=True) for name in TWO}
 LICENCE = (Limit("licence", WHOLE_GRID, 1),)
 _NEEDS = {"requires": Requirements(needs={"licence": 1}), "size": 1.0}
 
@@ -106,10 +107,17 @@ LARGE = (
         _settings(),
     ),
     Configuration(
-        "a gang of two members and a job of one task, while a link breaks",
+        "a gang of two members, while a worker is lost and the master restarts",
+        _jobs(A=(1, {"size": 2.0, "nodes": 2})),
+        GANGS,
+        Left(cuts=1, restarts=1, deadlines=1),
+        _settings(),
+    ),
+    Configuration(
+        "a gang of two members and a job of one task, while the master restarts",
         _jobs(A=(1, {"size": 2.0, "nodes": 2}), B=(1, {"size": 1.0})),
-        {name: _facts(gangs=True) for name in TWO},
-        Left(cuts=1, restarts=1),
+        GANGS,
+        Left(restarts=1),
         _settings(),
     ),
     Configuration(

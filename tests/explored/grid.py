@@ -332,16 +332,18 @@ class GridState:
             assert job.max_running is None or running <= job.max_running, f"job {job.id} runs {running} attempts"
 
     def _check_agreement(self) -> None:
-        """Check that a link without frames under way is at rest: another Report would bring no news."""
+        """Check that a link without frames under way is at rest: another Report would bring no news.
+
+        Not so while a gang is prepared or halted: the master may have to repeat its word.
+        """
         for name, agent in self.agents.items():
             worker = self.rows.workers.get(name)
-            if worker is None or worker.session != agent.session or not agent.reports or agent.mail or agent.has_news:
+            if worker is None or worker.session != agent.session or agent.is_busy:
                 continue
             state = self.rows.read(self.about.settings).state
             _, report = agent.report()
             believed = [str(one.id) for one in state.attempts.values() if one.worker == name]
-            held = [str(one) for one in (*agent.held, *agent.members)]
-            said = f"{name} and the master disagree: it holds {held}, and is believed to hold {believed}"
+            said = f"{name} and the master disagree: it holds {agent.held}, and is believed to hold {believed}"
             assert not brings_news(state, state.workers[name], report), said
 
     def check_restart(self) -> None:
