@@ -148,6 +148,11 @@ class Naming:
 
     changes: list[tuple[Folder, str, Node | None]]
 
+    def give_way(self, later: Naming) -> None:
+        """Drop the changes of names that a later one has made certain."""
+        certain = [(where, name) for where, name, _ in later.changes]
+        self.changes = [change for change in self.changes if change[:2] not in certain]
+
     def apply(self, folder: Folder, names: dict[str, Node]) -> None:
         for where, name, node in self.changes:
             if where is not folder:
@@ -228,6 +233,8 @@ class Disk:
         for naming in list(folder.pending):
             for other in dict.fromkeys(where for where, _, _ in naming.changes):
                 naming.apply(other, other.certain)
+                for earlier in other.pending[: other.pending.index(naming)]:
+                    earlier.give_way(naming)
                 other.pending.remove(naming)
 
     def _sync_all(self, folder: Folder) -> None:

@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,10 +162,21 @@ async def recorded(folder: Path) -> tuple[Disk, Path]:
     return before, log
 
 
+def _check_complete(disk: Disk, log: Path, folder: Path, seen: Path) -> None:
+    """Check that the recorder missed no write: all of them together make the folder as it is."""
+    for record in read_records(log):
+        disk.apply(record)
+    disk.rebuild(seen)
+    for name in ("master", "ant", "backups"):
+        missed = difference(folder / name, seen / name)
+        assert not missed, f"the recorder missed writes: {missed}"
+
+
 @pytest.mark.timeout(3600)
 async def test_everything_acknowledged_survives_a_power_cut(tmp_path: Path) -> None:
     folder, seed = tmp_path / "disk", random.randrange(10**6) if LONG else 1
     disk, log = await recorded(folder)
+    _check_complete(deepcopy(disk), log, folder, tmp_path / "seen")
     records, chance = read_records(log), random.Random(seed)
     promised = [place for place, record in enumerate(records, 1) if record.kind == "A"]
     soon_after = [chance.choice(promised) + chance.randrange(4) for _ in range(tried(25, 250))]
