@@ -82,7 +82,10 @@ class Story:
     async def _submit(self, number: int, tasks: int) -> int:
         script = f"head -c {OUTPUT_BYTES} /dev/zero | tr '\\0' {number}; echo task {{i}}"
         job = await self._grid.submit(script, tasks)
-        self._note(job=job, tasks=tasks)
+        self._note(
+            job=job,
+            prints=[files.hash_of(f"{str(number) * OUTPUT_BYTES}task {i}\n".encode()) for i in range(1, tasks + 1)],
+        )
         return job
 
     async def _see_end(self, job: int) -> None:
@@ -124,11 +127,17 @@ class RebuiltGrid:
             await self._grid.start_master(*FLAGS)
             await self._check_what_is_kept()
             await self._grid.start_worker("ant", slots=2)
-            for job in dict.fromkeys(self._of("job")):
-                assert (await self._grid.ended(job)).state == "succeeded", f"job {job}"
+            for promise in self._promises:
+                if "prints" in promise:
+                    await self._check_end(promise["job"], promise["prints"])
             await self._grid.check()
         finally:
             await self._grid.stop()
+
+    async def _check_end(self, job: int, prints: list[str]) -> None:
+        assert (await self._grid.ended(job)).state == "succeeded", f"job {job}"
+        for task, expected in enumerate(prints, 1):
+            assert await printed(self._grid.client(), job, task) == expected, f"the output of task {job}.{task}"
 
     async def _check_what_is_kept(self) -> None:
         client = self._grid.client()
