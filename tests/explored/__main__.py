@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.explored.configurations import LARGE, QUICK
+from tests.explored.configurations import LARGE, LARGEST, QUICK
 from tests.explored.explorer import Explorer
 
 if __name__ == "__main__":
     seen = 0
-    for about in (*QUICK, *LARGE):
+    for about in (*QUICK, *LARGE, *LARGEST):
         explored = Explorer(about).run()
         seen += explored.states
         print(

@@ -71,13 +71,6 @@ LARGE = (
         in_order=True,
     ),
     Configuration(
-        "a small job that may pass and an equal one that may not, under hold",
-        _jobs(A=(2, {"size": 2.0}), B=(1, {"size": 1.0}), C=(1, {"size": 2.0})),
-        TWO,
-        Left(),
-        _settings(),
-    ),
-    Configuration(
         "three jobs of two tasks, under hold",
         _jobs(A=(2, {"size": 2.0}), B=(2, {"size": 2.0}), C=(2, {"size": 2.0})),
         TWO,
@@ -93,24 +86,10 @@ LARGE = (
         _settings(Order.DELIVER),
     ),
     Configuration(
-        "one task, while everything goes wrong once",
-        _jobs(A=(1, {"size": 1.0})),
-        TWO,
-        Left(failures=1, cuts=1, reboots=1, restarts=1, deadlines=1),
-        _settings(),
-    ),
-    Configuration(
         "a task that needs two results that agree, while a link breaks",
         _jobs(A=(1, {"size": 1.0, "quorum": 2})),
         TWO,
         Left(failures=1, cuts=1, deadlines=1),
-        _settings(),
-    ),
-    Configuration(
-        "a gang of two members, while a worker is lost and the master restarts",
-        _jobs(A=(1, {"size": 2.0, "nodes": 2})),
-        GANGS,
-        Left(cuts=1, restarts=1, deadlines=1),
         _settings(),
     ),
     Configuration(
@@ -128,4 +107,29 @@ LARGE = (
         _settings(Order.NONE),
     ),
 )
-"""Explored by ``make test-full``."""
+"""Explored by ``make test-full``, in two minutes."""
+
+LARGEST = (
+    Configuration(
+        "a small job that may pass and an equal one that may not, under hold",
+        _jobs(A=(2, {"size": 2.0}), B=(1, {"size": 1.0}), C=(1, {"size": 2.0})),
+        TWO,
+        Left(),
+        _settings(),
+    ),
+    Configuration(
+        "one task, while everything goes wrong once",
+        _jobs(A=(1, {"size": 1.0})),
+        TWO,
+        Left(failures=1, cuts=1, reboots=1, restarts=1, deadlines=1),
+        _settings(),
+    ),
+    Configuration(
+        "a gang of two members, while a worker is lost and the master restarts",
+        _jobs(A=(1, {"size": 2.0, "nodes": 2})),
+        GANGS,
+        Left(cuts=1, restarts=1, deadlines=1),
+        _settings(),
+    ),
+)
+"""Explored by ``make test-campaigns``, in five minutes."""

@@ -12,7 +12,7 @@ from loopline_master.core.kernel.index.job_order import HoldIndex
 from loopline_master.core.kernel.sessions import worker_sessions
 from loopline_shared.model import AttemptState
 from tests.explored import grid
-from tests.explored.configurations import LARGE, QUICK
+from tests.explored.configurations import LARGE, LARGEST, QUICK
 from tests.explored.explorer import Counterexample, Explorer
 from tests.explored.grid import Configuration
 
@@ -29,9 +29,14 @@ def test_no_order_of_events_breaks_a_promise(about: Configuration) -> None:
     assert Explorer(about).run().ends
 
 
-@pytest.mark.full
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("about", LARGE, ids=_name)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "about",
+    [
+        *(pytest.param(one, marks=pytest.mark.full, id=_name(one)) for one in LARGE),
+        *(pytest.param(one, marks=pytest.mark.campaign, id=_name(one)) for one in LARGEST),
+    ],
+)
 def test_no_order_of_events_breaks_a_promise_in_a_larger_grid(about: Configuration) -> None:
     assert Explorer(about).run().ends
 
