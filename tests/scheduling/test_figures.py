@@ -169,6 +169,20 @@ def test_overstated_speed_charges_the_job_by_other_workers_speeds() -> None:
     assert grid.job(next_job).used == pytest.approx(40.0), "four times the 90th percentile"
 
 
+def test_run_of_a_larger_given_size_is_charged_in_full() -> None:
+    """Earlier jobs of the program were a hundred times smaller, and this one says so."""
+    grid = Grid()
+    grid.workers("b", "c", "d", "e", "f", "g")
+    grid.submit(6, 60.0)
+    for name in "bcdefg":
+        grid.end(grid.running(name)[0], wall_s=10.0, cpu_s=10.0)
+    large = grid.submit(1, 1000.0, max_replicas=1)
+    name = next(name for name in "bcdefg" if grid.running(name))
+    grid.end(grid.running(name)[0], wall_s=1000.0, cpu_s=1000.0)
+    assert grid.job(large).used == pytest.approx(1000.0)
+    assert grid.store.workers[name].health >= 0
+
+
 figures = st.floats(0, 1e10)
 
 
