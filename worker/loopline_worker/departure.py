@@ -13,6 +13,8 @@ from datetime import datetime
 
 from loopline_shared.protocol.gpus import MAX_GPUS
 
+NO_GPU = "none"
+"""Names no GPU."""
 LEAVES_BEFORE_S = 5.0
 """Time before the fixed end when it leaves: tasks return to the queue, with a last Report."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -45,7 +47,7 @@ def end_of_allocation() -> float | None:
 def gpus_of_allocation() -> tuple[str, ...]:
     """Return the indexes of the GPUs of the Slurm job around this process; empty without such a job.
 
-    A job without GPUs has the index ``none``.
+    A job without GPUs has NO_GPU.
     """
     if "SLURM_JOB_ID" not in os.environ:
         return ()
@@ -54,7 +56,7 @@ def gpus_of_allocation() -> tuple[str, ...]:
         first, _, last = part.strip().partition("-")
         if first.isdigit() and (last or first).isdigit():
             found += map(str, range(int(first), min(int(last or first), int(first) + MAX_GPUS) + 1))
-    return tuple(found) or ("none",)
+    return tuple(found) or (NO_GPU,)
 
 
 class Departure:
