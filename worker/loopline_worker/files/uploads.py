@@ -57,8 +57,8 @@ class Uploads:
     ) -> Result:
         """Upload what the result names. Return the result without what the master will never take.
 
-        ``folder`` holds the task's output files by their SHA-256. Without one of them the task has not succeeded. A
-        success of which this computer has lost a part is given back, so that the task runs again.
+        ``folder`` holds the task's output files by their SHA-256. Without one of them the task has not succeeded. If
+        this computer has lost a part of a success, the attempt is given back, so that the task runs again.
         """
         printed: list[Output] = []
         for output, file in zip((result.stdout, result.stderr), files, strict=True):
