@@ -38,6 +38,7 @@ FILES = (
     "tests/live/test_sweeps.py",
     "tests/live/test_waiting.py",
     "tests/packaging/",
+    "tests/power/",
     "tests/simulator/test_study.py",
     "tests/simulator/test_sweep.py",
     "tests/simulator/test_traces.py",

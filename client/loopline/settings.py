@@ -7,7 +7,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr, SecretStr
 
+from loopline_shared.disk.durable_files import make_folder, replace_file
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
 from loopline_shared.settings_source import ENV_PREFIX, Settings, config_file, read_table, user_folder
@@ -154,14 +154,10 @@ class Login:
     def write(self) -> Path:
         """Write the file, readable by this user only. Raises LooplineError if it cannot be written."""
         file = login_file()
-        part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-                stream.write(json.dumps(asdict(self), indent=2) + "\n")
-            part.replace(file)
+            make_folder(file.parent)
+            replace_file(file, (json.dumps(asdict(self), indent=2) + "\n").encode())
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise LooplineError("login", f"cannot write {file}: {error.strerror}") from None
         return file
 

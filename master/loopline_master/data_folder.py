@@ -30,6 +30,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.store.database import is_sqlite, parse_url
 from loopline_master.store.migrate import database_lost
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.errors import LooplineError
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ _JOBS_NAMED = 5
 def make(folder: Path) -> None:
     """Make the folder, unless it is there. Raises LooplineError if it cannot be written."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
@@ -58,7 +59,7 @@ def has_worked(settings: MasterSettings) -> bool:
         if not _is_given_up(certificates):
             what = f"the CA of this grid, which all its computers trust, is gone: {certificates}"
             raise _lost(what, "bring it back from a backup", certificates, "have every computer join again")
-        certificates.mkdir(mode=0o700, exist_ok=True)
+        make_folder(certificates)
     folder, url = settings.data_dir, parse_url(settings.database)
     keys = (folder / "tokens" / name for name in ("session-key", "job-key"))
     if not (any(key.exists() for key in keys) or any(_FILES.fullmatch(name) for name in _names(folder / "files"))):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from loopline_shared.disk.durable_files import make_folder, replace_file, sync_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.settings_source import known_user_folder, user_folder
 
@@ -94,16 +94,10 @@ class Membership:
     def write(self, file: Path | None = None) -> Path:
         """Write the file atomically, readable by this user only; it is on disk on return."""
         file = file or membership_file()
-        part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-                stream.write(json.dumps(asdict(self), indent=2) + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(file)
+            make_folder(file.parent)
+            replace_file(file, (json.dumps(asdict(self), indent=2) + "\n").encode())
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise LooplineError("membership", f"cannot write {file}: {error.strerror}") from None
         return file
 
@@ -113,6 +107,7 @@ class Membership:
         file = membership_file()
         try:
             pending_file().replace(file)
+            sync_folder(file.parent)
         except OSError as error:
             raise LooplineError("membership", f"cannot write {file}: {error.strerror}") from None
         return file

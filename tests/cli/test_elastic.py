@@ -88,12 +88,22 @@ def test_submissions_pause_after_workers_that_never_joined() -> None:
         (DemandLine(tasks=1, expected_s=7200.0), False),
         (DemandLine(tasks=1, os="windows"), False),
         (DemandLine(tasks=1, folder="/data"), False),
+        (DemandLine(tasks=1, needs={"fpga": 1}), False),
+        (DemandLine(tasks=1, needs={"gpu": 2}), True),
+        (DemandLine(tasks=1, needs={"gpu": 3}), False),
     ],
 )
 def test_demand_that_its_workers_cannot_serve_starts_no_allocation(line: DemandLine, fits: bool) -> None:
-    limits = Limits(slots=2, labels=("gpu",), memory_bytes=10**9, time_limit_s=3600.0)
+    limits = Limits(slots=2, gpus=2, labels=("gpu",), memory_bytes=10**9, time_limit_s=3600.0)
     assert could_serve(line, limits) == fits
     assert plan(DemandView(slots=1, demands=[line]), [], limits, NOW).submit == fits
+
+
+def test_as_many_workers_are_wanted_as_have_the_gpus() -> None:
+    view = DemandView(slots=4, demands=[DemandLine(tasks=4, needs={"gpu": 1})])
+    assert plan(view, [], Limits(slots=8), NOW).submit == 0, "these workers have none"
+    assert plan(view, [], Limits(slots=8, gpus=1), NOW).submit == 4
+    assert plan(view, [], Limits(slots=8, gpus=4), NOW).submit == 1
 
 
 def test_long_tasks_that_wait_at_busy_workers_count() -> None:

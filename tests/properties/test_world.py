@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
-from loopline_shared.model import Facts, Order, OrderWithin, Outcome
+from loopline_shared.model import Facts, Order, OrderWithin, Outcome, Resource
+from loopline_shared.protocol.gpus import Gpu
 from loopline_shared.protocol.transfers import FaultKind
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.machine_files import SIZE_BYTES
@@ -22,8 +23,17 @@ FILES = ["a" * 64, "b" * 64]
 names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
+GPUS = {name: tuple(Gpu(gpu, "a GPU") for gpu in gpus) for name, gpus in {"ant": "gh", "bee": "h", "cat": ""}.items()}
+"""Ant and bee are agents of one computer."""
+
+
+def gpus_of(gpus: int, label: str, quorum: int | None, nodes: int) -> int:
+    """Return as many GPUs as enough workers have."""
+    return 0 if label or nodes > 1 else min(gpus, 1) if quorum else gpus
+
+
 specs = st.builds(
-    lambda count, size, replicas, tries, label, quorum, budget, name, nodes, limit_s, session, delay, most: JobSpec(
+    lambda count, size, replicas, tries, label, quorum, budget, name, nodes, limit_s, session, delay, units: JobSpec(
         name=name,
         session=session,
         timeout_s=limit_s,
@@ -36,8 +46,8 @@ specs = st.builds(
         retry_delay_s=delay,
         quorum=None if label or nodes > 1 else quorum,
         replica_budget_s=budget,
-        max_running=most if nodes == 1 else None,
-        requires=Requirements(labels=[label] if label else []),
+        max_running=units[0] if nodes == 1 else None,
+        requires=Requirements(labels=[label] if label else [], gpus=gpus_of(units[1], label, quorum, nodes)),
     ),
     st.integers(1, 4),
     st.sampled_from([None, None, "unknown", 1.0, 1.0, 2.0, 2.0, 3.0]),
@@ -51,11 +61,11 @@ specs = st.builds(
     st.sampled_from([None, None, 2.0, 40.0]),
     st.sampled_from([None, None, None, "s", "t"]),
     st.sampled_from([None, None, None, 4.0]),
-    st.sampled_from([None, None, None, 1, 2]),
+    st.tuples(st.sampled_from([None, None, None, 1, 2]), st.sampled_from([0, 0, 0, 1, 2])),
 )
 
 
-def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
+def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0, gpus: tuple[Gpu, ...] = ()) -> Facts:
     return Facts(
         "linux",
         "x86_64",
@@ -68,6 +78,7 @@ def facts(slots: int, labels: tuple[str, ...], speed: float = 1.0) -> Facts:
         labels=labels,
         speed=speed,
         gangs=True,
+        resources=(Resource("gpu", len(gpus), gpus),) if gpus else (),
     )
 
 
@@ -137,7 +148,9 @@ class WorldMachine(RuleBasedStateMachine):
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
         kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)
-        machines = [Machine(name, facts(count, own, speed), room=room) for name, count, own, speed, room in kinds]
+        machines = [
+            Machine(name, facts(count, own, speed, GPUS[name]), room=room) for name, count, own, speed, room in kinds
+        ]
         self.world = World(chosen, machines, check_every=CHECK_EVERY)
 
     @rule(

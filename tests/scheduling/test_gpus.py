@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.events import JobCancelled, JobSubmitted, LimitChanged, WorkerForgotten
+from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.kernel.effects import Declined, Submitted
 from loopline_master.core.kernel.invariants import check_worker
 from loopline_master.core.policies import REGISTRY
@@ -174,6 +175,16 @@ def test_withheld_gpu_is_given_to_no_task_until_it_is_offered_again() -> None:
     assert ids_of(grid, job) == ["GPU-small"]
 
 
+def test_gpu_withheld_while_no_job_needs_gpus_is_given_to_no_later_task() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(SMALL, LARGE))
+    submit(grid)
+    grid.end(next(iter(held(grid))))
+    grid.agents["ant"].withheld_gpus = (WithheldGpu(SMALL.id, "its owner uses it"),)
+    grid.report("ant")
+    assert ids_of(grid, submit(grid, 2)) == ["GPU-large"]
+
+
 def test_worker_that_gives_a_task_back_uses_up_no_attempt() -> None:
     grid = Grid(max_attempts=1)
     grid.join("ant", with_gpus(SMALL, LARGE))
@@ -194,6 +205,17 @@ def test_gpu_of_two_attempts_breaks_an_invariant_that_a_live_master_samples() ->
     state.own(CountedUnits).recount([(state.jobs[one.job], one), (state.jobs[one.job], other)])
     with pytest.raises(AssertionError, match="shares the GPUs"):
         check_worker(state, "ant")
+
+
+def test_tasks_that_wait_for_gpus_are_demand_for_workers_with_gpus() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(SMALL))
+    submit(grid, 3)
+    (line,) = demand_view(grid.scheduler.state).demands
+    assert (line.needs, line.tasks, line.workers) == ({GPU: 1}, 2, 1)
+    grid.ask(LimitChanged("matlab", "", 0))
+    submit(grid, needs={"matlab": 1})
+    assert sum(line.tasks for line in demand_view(grid.scheduler.state).demands) == 2, "no worker would help"
 
 
 def test_limit_and_need_cannot_be_named_gpu() -> None:

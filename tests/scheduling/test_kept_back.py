@@ -152,6 +152,19 @@ def test_gang_member_that_may_need_a_command_is_news() -> None:
     assert said(grid, Load(1, 1.0), holding=(Held(mine),)), "it was asked to freeze"
 
 
+def test_gang_member_that_has_finished_is_no_news() -> None:
+    grid = Grid()
+    grid.workers("ant", "bee", gangs=True)
+    grid.submit(nodes=2, size=100.0)
+    for _ in range(3):
+        for name in ("ant", "bee"):
+            grid.report(name)
+    (mine,) = grid.running("ant")
+    grid.end(mine)
+    assert grid.store.attempts[mine].state is AttemptState.FINISHED
+    assert not said(grid, Load(1, 1.0)), "the gang's other member is running"
+
+
 # --- leases ---------------------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ def add_nvidia(
     write(root / "sys/bus/pci/devices" / address / "power/runtime_status", f"{status}\n")
     write(root / f"dev/nvidia{minor}")
     use(root, 0)
+    write(root / "proc/2/comm", "kthreadd\n")  # not a container
     return folder
 
 
@@ -88,3 +89,4 @@ def add_amd(
         write(drm / "product_name", f"{product}\n")
     write(root / f"dev/dri/renderD{minor}")
     write(root / "dev/kfd")
+    write(root / "proc/2/comm", "kthreadd\n")

@@ -26,6 +26,7 @@ class SmallMaster:
     location: str = ""  # reason sent with that status
     blob_status: int = 201
     quarantine: Quarantine | None = None  # quarantine to announce
+    life: str = ""  # of its database
     tokens: list[str | None] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -104,7 +105,7 @@ class SmallMaster:
         if isinstance(message, Hello):
             self.hellos.append(message)
             self._seq = 0
-            answer = self.refuses or Welcome(self.report_every_s, self.lease_s)
+            answer = self.refuses or Welcome(self.report_every_s, self.lease_s, life=self.life)
             await socket.send_bytes(link_session.encode(answer))
             self._socket = None if self.refuses else socket
         elif isinstance(message, Report):

@@ -220,6 +220,19 @@ async def test_long_output_is_uploaded_before_its_result(master: SmallMaster, st
     await until(lambda: agent.kept() == [])
 
 
+async def test_results_without_a_life_are_delivered_to_the_first_master(master: SmallMaster, start: Start) -> None:
+    master.blob_status = 503
+    agent, run = start(), python("print('x' * 9_999)")
+    await master.say(run)
+    await until(lambda: "1.1.1" in agent.kept())
+    await agent.crash()
+    master.life = "one"  # the journal names none: a power cut took that line
+    agent = start()
+    await until(lambda: agent.task.done() or (len(master.hellos) == 2 and agent.agent.parts.journal.life == "one"))
+    master.blob_status = 201
+    await master.results_of(run)
+
+
 async def test_beginning_of_refused_output_is_sent(master: SmallMaster, start: Start) -> None:
     master.blob_status = 413
     start()

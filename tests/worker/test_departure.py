@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,24 @@ def test_worker_without_its_master_eventually_ends() -> None:
     one = departure(idle_timeout_s=30.0, death_timeout_s=100.0)
     assert one.reason(NOW + 99, is_idle=False, is_linked=False) == ""
     assert one.reason(NOW + 100, is_idle=False, is_linked=False) == "the master was away for 100 s"
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({}, ()),
+        ({"SLURM_JOB_GPUS": "3"}, ()),
+        ({"SLURM_JOB_ID": "7"}, ("none",)),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,2-3"}, ("0", "2", "3")),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "gpu:a100"}, ("none",)),
+    ],
+)
+def test_worker_in_an_allocation_offers_its_gpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], gpus: tuple[str, ...]
+) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_GPUS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert WorkerSettings(data_dir=tmp_path).gpu_devices == gpus
+    assert WorkerSettings(data_dir=tmp_path, gpu_devices=("1",)).gpu_devices == ("1",)

@@ -91,12 +91,14 @@ def test_sandbox_that_would_show_a_gpu_to_all_tasks_is_refused(
     tmp_path: Path, gpus: list[LocalGpu], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "ready_gpus", lambda: gpus)
-    own = gpus[0].own_file
+    own, known = gpus[0].own_file, tmp_path / "gpus.json"
     for shown in (own, "/dev"):
+        settings = WorkerSettings(data_dir=tmp_path, sandbox_shows=(shown,))
         with pytest.raises(LooplineError, match=f"would show {own}, a GPU, to all tasks"):
-            parts._gpus(WorkerSettings(data_dir=tmp_path, sandbox_shows=(shown,)), tmp_path / "gpus.json")
-    for settings in ({"gpu": "off"}, {"gpu_devices": ("1",)}, {"sandbox": "off"}):
-        parts._gpus(WorkerSettings(data_dir=tmp_path, sandbox_shows=(own,), **settings), tmp_path / "gpus.json")
+            parts._gpus(settings, known, has_walls=True)
+    for more in ({"gpu": "off"}, {"gpu_devices": ("1",)}, {"sandbox": "off"}):
+        settings = WorkerSettings(data_dir=tmp_path, sandbox_shows=(own,), **more)
+        parts._gpus(settings, known, has_walls=True)
 
 
 def test_resource_named_gpu_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ COMPILER = shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 WORKING = "gpu 0000:01:00.0 0 16000000000 8 6 0\ngpu 0000:02:00.0 0 80000000000 8 0 0\n"
-OWNER, OURS = 4001, 4002
+OWNER, OURS = os.getppid(), os.getpid()
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +193,25 @@ async def test_load_of_its_own_task_is_no_use_by_the_owner(computer: Computer) -
     assert watch.must_leave(computer.gpus[0]) == "", "one burst of a video call ends no task"
     await watch.look()
     assert watch.must_leave(computer.gpus[0]) == IN_USE
+
+
+async def test_process_that_has_ended_does_not_use_a_gpu(computer: Computer) -> None:
+    use(computer.folder, 1)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    computer.says(f"{WORKING}use {FIRST} {ended.pid} 1 90 0\n")
+    watch = computer.watch()
+    await watch.look()
+    assert watch.withheld(computer.gpus[0]) == "", "it may have been a task's"
+
+
+async def test_use_is_not_measured_in_a_container(computer: Computer) -> None:
+    use(computer.folder, 1)
+    write(computer.folder / ".dockerenv")
+    write(computer.folder / "proc/2/comm", "sh")
+    watch = computer.watch()
+    await watch.look()
+    assert watch.withheld(computer.gpus[0]) == UNMEASURED
 
 
 async def test_gpu_whose_use_is_not_measured_counts_as_used_unless_dedicated(

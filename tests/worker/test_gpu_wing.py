@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.gpus import gpu_wing
 from loopline_worker.gpus.gpu_locks import GpuLocks
-from loopline_worker.gpus.gpu_wing import Gpus
+from loopline_worker.gpus.gpu_wing import Gpus, variables
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from tests.worker.bench import Bench, run_of, until
@@ -53,6 +54,7 @@ def shown(*gpus: str, task: int = 1, script: str = SHOW) -> Run:
 
 
 def withheld(wing: Gpus) -> Sequence[WithheldGpu]:
+    wing._checked_at = -math.inf
     draft = DraftReport(WorkerSession("bench", "boot", None), (), Load(1))  # type: ignore[arg-type]
     wing.report(draft)
     return draft.load.withheld_gpus
@@ -69,6 +71,15 @@ async def test_task_without_gpus_sees_none_whatever_its_job_says(bench: Bench, t
     own = {"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "0"}
     result = await bench.result(replace(shown(), environment=own))
     assert result.stdout.data == b"|PCI_BUS_ID||\n"
+
+
+@pytest.mark.parametrize(("has_walls", "seen"), [(True, "0"), (False, "1")])
+def test_gpu_without_a_uuid_is_numbered_among_visible_gpus(tmp_path: Path, has_walls: bool, seen: str) -> None:
+    add_nvidia(tmp_path, "0000:01:00.0", minor=0)
+    add_nvidia(tmp_path, "0000:02:00.0", minor=1, uuid="GPU-????????-????-????-????-????????????")
+    first, second = find_gpus(tmp_path)
+    assert variables([second], has_walls=has_walls)["CUDA_VISIBLE_DEVICES"] == seen
+    assert variables([first], has_walls=has_walls)["CUDA_VISIBLE_DEVICES"] == UUIDS[0]
 
 
 async def test_gpu_is_locked_until_its_task_has_ended(bench: Bench, tree: Path, locks: Path) -> None:

@@ -9,7 +9,15 @@ import pytest
 
 from loopline_shared.protocol.gpus import Gpu
 from loopline_worker.doctor import gpus_of
-from loopline_worker.gpus.local_gpus import GpuMaker, find_gpus, is_awake, is_there, ready_gpus, why_not_offered
+from loopline_worker.gpus.local_gpus import (
+    GpuMaker,
+    find_gpus,
+    is_awake,
+    is_there,
+    ready_gpus,
+    unknown_names,
+    why_not_offered,
+)
 from loopline_worker.settings import GpuChoice, WorkerSettings
 from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, write
 
@@ -110,6 +118,8 @@ def test_settings_say_which_gpus_are_offered(tmp_path: Path) -> None:
     for name in ("1", UUIDS[1], "0000:02:00.0"):
         assert why_not_offered(first, GpuChoice.AUTO, frozenset({name})) == "it is not among gpu_devices"
         assert not why_not_offered(second, GpuChoice.AUTO, frozenset({name}))
+        assert unknown_names([first, second], frozenset({name, "none"})) == []
+    assert unknown_names([first, second], frozenset({"2", "0", "GPU-x"})) == ["2", "GPU-x"]
 
 
 def test_gpu_that_is_divided_or_not_in_this_container_is_not_offered(tmp_path: Path) -> None:

@@ -429,7 +429,7 @@ async def test_time_for_fetching_does_not_count_as_run_time(bench: Bench, master
     run = taking(master, run_of("cat", "x", timeout_s=2.0), {"x": b"hello"})
     bench.runner.start(run)
     await until(lambda: len(master.asked) >= 1)
-    await until(lambda: bench.runner.held(run.attempt).wall_s > 2.0)
+    await until(lambda: bench.runner.held(run.attempt).in_slot_s > 2.0)
     master.gate.set()
     result = await bench.end_of(run)
     assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, b"hello")

@@ -126,12 +126,24 @@ async def test_invalid_partial_upload_is_overwritten(uploads: Uploads, spool: Sp
     assert master.blobs[NAME] == CONTENT
 
 
-async def test_result_fails_if_its_file_changed(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
+async def test_result_with_a_changed_file_is_given_back(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.unfinished[NAME] = CONTENT[:5000]
     (spool.files_folder(RESULT.attempt) / NAME).write_bytes(CONTENT[::-1])
     result = await deliver(uploads, spool)
-    assert (result.outcome, [method for method, _, _ in master.asked]) == (Outcome.FAILED, ["HEAD", "PUT", "PUT"])
+    assert (result.outcome, [method for method, _, _ in master.asked]) == (Outcome.GIVEN_BACK, ["HEAD", "PUT", "PUT"])
     assert "its content has changed" in result.reason
+
+
+@pytest.mark.parametrize("left", [b"", CONTENT[:-7]], ids=["gone", "torn"])
+async def test_success_without_its_long_output_is_given_back(uploads: Uploads, spool: Spool, left: bytes) -> None:
+    """A power cut may keep the journal's line, and lose a part of the spool."""
+    stdout, _ = spool.output_files(RESULT.attempt)
+    if left:
+        stdout.write_bytes(left)
+    result = replace(RESULT, stdout=Output(len(CONTENT), sha256=NAME))
+    delivered = await deliver(uploads, spool, result)
+    assert (delivered.outcome, delivered.stdout) == (Outcome.GIVEN_BACK, Output())
+    assert "its output cannot be stored" in delivered.reason
 
 
 async def test_result_fails_if_the_master_refuses_its_file(

@@ -181,7 +181,7 @@ class Agent:
     def _write(self, entry: Entry) -> None:
         """Commit a step. If the disk rejects the entry, the machine gets WriteFailed before anything else."""
         parts = self.parts
-        if entry.life:
+        if entry.life and parts.journal.life:  # otherwise the results that are being delivered may be of this life
             parts.delivery.stop()
         try:
             parts.journal.write(entry)

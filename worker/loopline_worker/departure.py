@@ -11,6 +11,10 @@ import re
 import time
 from datetime import datetime
 
+from loopline_shared.protocol.gpus import MAX_GPUS
+
+NO_GPU = "none"
+"""Names no GPU."""
 LEAVES_BEFORE_S = 5.0
 """Time before the fixed end when it leaves: tasks return to the queue, with a last Report."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -38,6 +42,21 @@ def end_of_allocation() -> float | None:
         return end_of_stay(os.environ.get("SLURM_JOB_END_TIME"))
     except ValueError:
         return None
+
+
+def gpus_of_allocation() -> tuple[str, ...]:
+    """Return the indexes of the GPUs of the Slurm job around this process; empty without such a job.
+
+    A job without GPUs has NO_GPU.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        return ()
+    found = list[str]()
+    for part in os.environ.get("SLURM_JOB_GPUS", "").split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            found += map(str, range(int(first), min(int(last or first), int(first) + MAX_GPUS) + 1))
+    return tuple(found) or (NO_GPU,)
 
 
 class Departure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,7 +37,7 @@ from loopline_worker.functions.python import find as find_python
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
 from loopline_worker.gpus.known_gpus import KnownGpus
-from loopline_worker.gpus.local_gpus import LocalGpu, ready_gpus, why_not_offered
+from loopline_worker.gpus.local_gpus import LocalGpu, ready_gpus, unknown_names, why_not_offered
 from loopline_worker.host import speed
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
@@ -59,6 +60,8 @@ from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_worker.launch.sandbox import Sandbox
+
+log = logging.getLogger(__name__)
 
 Post = Callable[[Event], None]
 
@@ -107,7 +110,7 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
     departure = _departure(settings)
-    gpus = _gpus(settings, data_directory.gpus)
+    gpus = _gpus(settings, data_directory.gpus, has_walls=sandbox is not None)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
@@ -221,7 +224,7 @@ def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource
     return tuple(sorted([*named, *(each.resource for each in gpus)], key=lambda one: one.name))
 
 
-def _gpus(settings: WorkerSettings, known: Path) -> list[Gpus]:
+def _gpus(settings: WorkerSettings, known: Path, *, has_walls: bool) -> list[Gpus]:
     """Return the wing for the GPUs that this worker offers, if there are any. ``known``: the file about them.
 
     Raises LooplineError if the sandbox would show one of them to all tasks.
@@ -229,10 +232,15 @@ def _gpus(settings: WorkerSettings, known: Path) -> list[Gpus]:
     if settings.gpu is GpuChoice.OFF:
         return []
     named = frozenset(settings.gpu_devices)
-    offered = [each for each in ready_gpus() if not why_not_offered(each, settings.gpu, named)]
+    found = ready_gpus()
+    if unknown := unknown_names(found, named):
+        log.warning("no GPU here is %s (gpu_devices): `loopline doctor` lists them", ", ".join(unknown))
+    offered = [each for each in found if not why_not_offered(each, settings.gpu, named)]
     _check_shown(settings, offered)
     is_dedicated = settings.dedicated or settings.gpu is GpuChoice.DEDICATED
-    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated)] if offered else []
+    if not offered:
+        return []
+    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated, has_walls=has_walls)]
 
 
 def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:

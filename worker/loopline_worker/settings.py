@@ -18,7 +18,7 @@ from loopline_shared.rest.address import DEFAULT_URL
 from loopline_shared.settings_source import Settings, config_file, known_user_folder, read_table, user_folder
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
-from loopline_worker.departure import end_of_allocation, end_of_stay
+from loopline_worker.departure import end_of_allocation, end_of_stay, gpus_of_allocation
 
 _MIB = 2**20
 
@@ -170,8 +170,12 @@ class WorkerSettings(Settings):
     gpu_devices: Annotated[
         tuple[Annotated[str, Field(max_length=100)], ...],
         BeforeValidator(_split),
-        Field(max_length=64, description="GPUs to offer, by index, UUID or PCI address; default: all"),
-    ] = ()
+        Field(
+            max_length=64,
+            description="GPUs to offer, by index, UUID or PCI address; default: all, or those of the Slurm allocation"
+            " around it",
+        ),
+    ] = Field(default_factory=gpus_of_allocation)
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[
         float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")

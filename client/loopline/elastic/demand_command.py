@@ -36,5 +36,6 @@ def _picture(view: DemandView) -> RenderableType:
 def _needs(one: DemandLine) -> str:
     """Return the requirements of a line in a few words."""
     words = [one.os or "", f"{one.memory_bytes / 1e9:g} GB" if one.memory_bytes else "", *one.labels]
+    words += [f"{units} {name}" for name, units in one.needs.items()]
     words += ["network" if one.network else "", f"functions of {one.python}" if one.python else ""]
     return ", ".join(filter(None, (*words, one.folder, one.software))) or "anything"

@@ -15,6 +15,7 @@ class Wish:
 
     slots: int
     time_limit_s: float
+    gpus: int = 0
     memory_bytes: int | None = None
     queue: str = ""
     account: str = ""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from loopline_shared.protocol.gpus import GPU
 from loopline_shared.rest.bodies import DemandLine, DemandView
 
 _WORTH_S = 10.0
@@ -54,6 +55,7 @@ class Limits:
     backlog: int = 4  # of them, that are queued
     slots: int = 1  # of each
     time_limit_s: float = 3600.0  # of each
+    gpus: int = 0  # of each
     memory_bytes: int | None = None  # of each; None: enough for any task
     labels: tuple[str, ...] = ()
     pause_after: int = 3  # allocations in a row whose workers never joined
@@ -73,7 +75,7 @@ def plan(demand: DemandView, allocations: Sequence[Allocation], limits: Limits, 
     """Return the allocations to request or to cancel, so that tasks that could start now have slots."""
     there = [one for one in allocations if not one.is_over]
     queued = [one for one in there if one.stage is not Stage.RUNNING or not one.has_joined]
-    wanted = math.ceil(slots_wanted(demand, limits) / limits.slots)
+    wanted = math.ceil(max(slots_wanted(demand, limits) / limits.slots, gpus_wanted(demand, limits)))
     if wanted < len(queued):
         surplus = [one for one in queued if one.stage is Stage.QUEUED and not one.has_joined]
         surplus.sort(key=lambda one: one.asked_at, reverse=True)
@@ -97,6 +99,12 @@ def slots_wanted(demand: DemandView, limits: Limits) -> int:
     return sum(_tasks(one) * one.slots for one in demand.demands if could_serve(one, limits))
 
 
+def gpus_wanted(demand: DemandView, limits: Limits) -> float:
+    """Return the number of workers that have as many GPUs as those tasks would have."""
+    gpus = sum(_tasks(one) * one.needs.get(GPU, 0) for one in demand.demands if could_serve(one, limits))
+    return gpus / limits.gpus if gpus else 0.0
+
+
 def could_serve(one: DemandLine, limits: Limits) -> bool:
     """True if the worker of an allocation could run such a task, and be done with it in its time."""
     return (
@@ -105,6 +113,8 @@ def could_serve(one: DemandLine, limits: Limits) -> bool:
         and set(one.labels) <= set(limits.labels)
         and (limits.memory_bytes is None or one.memory_bytes <= limits.memory_bytes)
         and (one.expected_s is None or one.expected_s < limits.time_limit_s)
+        and one.needs.keys() <= {GPU}
+        and one.needs.get(GPU, 0) <= limits.gpus
         and one.os in (None, "linux")
         and not one.folder
     )

@@ -85,7 +85,11 @@ def _library(kind: str, folder: Path) -> tuple[Any, Any]:
 
 def _spec(psij: Any, kind: str, name: str, command: Sequence[str], wish: Wish) -> Any:
     resources = psij.ResourceSpecV1(
-        node_count=1, processes_per_node=1, cpu_cores_per_process=wish.slots, memory=wish.memory_bytes
+        node_count=1,
+        processes_per_node=1,
+        cpu_cores_per_process=wish.slots,
+        gpu_cores_per_process=wish.gpus or None,
+        memory=wish.memory_bytes,
     )
     attributes = psij.JobAttributes(
         duration=timedelta(seconds=wish.time_limit_s),

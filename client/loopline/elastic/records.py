@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from loopline.elastic.plan import Allocation, Stage
+from loopline_shared.disk.durable_files import replace_file
 from loopline_shared.errors import LooplineError
 
 _KEPT = 100
@@ -47,12 +47,7 @@ class Records:
             raise LooplineError("records", f"cannot read {self._file}: {error}", hint) from None
 
     def _write(self, allocations: Iterable[Allocation]) -> None:
-        unfinished = self._file.with_suffix(".tmp")
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump([asdict(one) for one in allocations], file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._file)
+        replace_file(self._file, json.dumps([asdict(one) for one in allocations], indent=1).encode())
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -34,6 +34,8 @@ class AllocationTerms:
         Queued allocations at a time (default: 4).
     slots
         Slots of each worker, and cores of each allocation (default: 1).
+    gpus
+        GPUs of each allocation (default: 0); tasks that need more do not count.
     time_limit
         Time limit of each allocation (default: 1h).
     memory
@@ -53,6 +55,7 @@ class AllocationTerms:
     most: Annotated[int, Parameter(name="--max")] = 10
     backlog: int = 4
     slots: int = 1
+    gpus: int = 0
     time_limit: Annotated[float, DURATION] = 3600.0
     memory: Annotated[int | None, read_by(values.memory, "BYTES")] = None
     queue: str = ""
@@ -67,6 +70,7 @@ class AllocationTerms:
             most=self.most,
             backlog=self.backlog,
             slots=self.slots,
+            gpus=self.gpus,
             time_limit_s=self.time_limit,
             memory_bytes=self.memory,
             labels=labels,
@@ -80,6 +84,7 @@ class AllocationTerms:
         return Wish(
             self.slots,
             self.time_limit,
+            gpus=self.gpus,
             memory_bytes=self.memory,
             queue=self.queue,
             account=self.account,

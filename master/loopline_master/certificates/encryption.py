@@ -19,6 +19,7 @@ from loopline_master.certificates.own_names import own_names
 from loopline_master.files.private_files import read_private, write_private
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import LOOK_AT_CERTIFICATES_EVERY_S, RENEW_LOOK_EVERY_S
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.trust import pin_of
 
@@ -109,7 +110,7 @@ class Encryption:
     def _begin(self) -> None:
         from loopline_master.certificates.authority import Authority  # not where nothing is encrypted: it is large
 
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self.folder)
         self._authority = self._authority or Authority(self.folder)
         try:
             self._refresh()

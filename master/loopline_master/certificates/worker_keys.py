@@ -16,6 +16,7 @@ from aiohttp import web
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.files.private_files import read_private, write_private
 from loopline_master.store.token_store import TokenStore
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol.worker_link import Hello, Refused
 from loopline_shared.rest.trust import WORKER_URI, pin_of, worker_named
@@ -91,7 +92,7 @@ class WorkerKeys:
     def _keep(self, bearer: Bearer, key: str) -> None:
         file = self._file(bearer)
         if not read_private(file):
-            file.parent.mkdir(mode=0o700, exist_ok=True)
+            make_folder(file.parent)
             write_private(file, key)
 
     def _file(self, bearer: Bearer) -> Path:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from loopline_master.files.file_store import INCOMING, FileStore, check_room, explaining_full_disk
 from loopline_shared.checksums import ContentDigests
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Output
 from loopline_shared.rest.direct import LEAST_BYTES, DirectUpload
@@ -57,7 +58,7 @@ class Blobs:
         self._max_unfinished = max_unfinished
         self._writing: set[str] = set()
         self._told_at = -_TOLD_EVERY_S  # that there is no room
-        self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._incoming)
         for part in self._incoming.iterdir():
             if len(part.name) != _NAME_CHARACTERS:  # only the connection that sent it could have resumed it
                 part.unlink(missing_ok=True)

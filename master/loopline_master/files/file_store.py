@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
-from loopline_master.files.private_files import sync_folder
 from loopline_master.timings import RETAINED_FOR_S
+from loopline_shared.disk.durable_files import sync_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.direct import DirectUpload
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from secrets import token_hex
 
+from loopline_shared.disk.durable_files import replace_file
 from loopline_shared.errors import LooplineError
 
 
@@ -22,26 +21,8 @@ def write_private(file: Path, text: str) -> None:
 
     Raises LooplineError if that fails.
     """
-    part = file.with_name(f".{file.name}.{token_hex(4)}")
     try:
-        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
-            stream.write(text + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
-        sync_folder(file.parent)
+        replace_file(file, f"{text}\n".encode())
     except OSError as error:
-        part.unlink(missing_ok=True)
         message = f"cannot write a token to {file}: {error.strerror}"
         raise LooplineError("token_file", message, "give the master's user write access there") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

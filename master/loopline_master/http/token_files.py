@@ -10,6 +10,7 @@ from loopline_master.certificates.encryption import Encryption
 from loopline_master.files.private_files import read_private, write_private
 from loopline_master.http.auth import Auth
 from loopline_master.settings import MasterSettings
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.rest.access import Role
 
 _KEY_BYTES = 32
@@ -73,7 +74,7 @@ def write_ca(encryption: Encryption, settings: MasterSettings) -> None:
 
 def _token_folder(settings: MasterSettings) -> Path:
     folder = settings.data_dir / "tokens"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     folder.chmod(0o700)
     return folder
 

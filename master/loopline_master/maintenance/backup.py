@@ -23,6 +23,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store.copies import copy_database
 from loopline_master.store.database import is_sqlite, parse_url
 from loopline_shared import __version__
+from loopline_shared.disk.durable_files import sync_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 
@@ -65,6 +66,7 @@ def back_up(settings: MasterSettings, target: Path) -> Backup:
         done = _seal(part, target)
         os.sync()
         part.rename(target)
+        sync_folder(target.parent)
     except OSError as error:
         hint = "look at its space and its rights; what is there of the backup ends in .part"
         raise LooplineError("backup", f"cannot write {error.filename or part}: {error.strerror}", hint) from None

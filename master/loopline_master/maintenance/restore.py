@@ -23,6 +23,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import prepare
 from loopline_master.store.past import lives
+from loopline_shared.disk.durable_files import sync_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 
@@ -44,6 +45,7 @@ def restore(backup: Path, data_dir: Path) -> None:
         if data_dir.exists():
             data_dir.rmdir()
         part.rename(data_dir)
+        sync_folder(data_dir.parent)
     except OSError as error:
         hint = "look at its space and its rights"
         raise LooplineError("restore", f"cannot write {error.filename or part}: {error.strerror}", hint) from None

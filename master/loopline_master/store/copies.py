@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from loopline_master.store.database import StoreBroken, explained
+from loopline_shared.disk.durable_files import sync_folder
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -26,3 +27,4 @@ def copy_database(source: Path, target: Path) -> None:
         hint = "restore it from a backup"
         raise StoreBroken("store_broken", f"the database {source} is damaged: {found}", hint, status=503)
     part.replace(target)
+    sync_folder(target.parent)

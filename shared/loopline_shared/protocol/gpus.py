@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, NamedTuple
@@ -33,6 +33,11 @@ class Gpu:
     capability: Capability = ""  # CUDA compute capability; empty: unknown, or not CUDA
     index: Annotated[int, Field(ge=0, le=10_000)] = 0  # in PCI order among the GPUs of its maker
 
+    @property
+    def details(self) -> tuple[int, str, str]:
+        """All that ``GpuKind`` asks of it."""
+        return self.memory_bytes, self.model, self.capability
+
 
 class GpuKind(NamedTuple):
     """The GPUs that a job accepts."""
@@ -45,22 +50,17 @@ class GpuKind(NamedTuple):
         """True if the job accepts this GPU. Unknown memory and capability do not count as enough."""
         return (
             gpu.memory_bytes >= self.memory_bytes
-            and _words(self.model) <= _words(gpu.model)
-            and _version(gpu.capability) >= _version(self.capability)
+            and (not self.model or _words(self.model) <= _words(gpu.model))
+            and (not self.capability or _version(gpu.capability) >= _version(self.capability))
         )
 
 
 ANY_GPU = GpuKind()
 
 
-def chosen(gpus: Iterable[Gpu], taken: Collection[str], kind: GpuKind, count: int) -> tuple[str, ...]:
-    """Return the ids of ``count`` GPUs that are not taken, or of fewer if there are fewer.
-
-    The least capable go first, so that the others stay free for jobs that need them.
-    """
-    free = [gpu for gpu in gpus if gpu.id not in taken and kind.includes(gpu)]
-    free.sort(key=lambda gpu: (gpu.memory_bytes, _version(gpu.capability), gpu.index, gpu.id))
-    return tuple(gpu.id for gpu in free[:count])
+def by_capability(gpus: Iterable[Gpu]) -> list[Gpu]:
+    """Return the GPUs, the least capable first: an attempt gets those, so that the others stay free."""
+    return sorted(gpus, key=lambda gpu: (gpu.memory_bytes, _version(gpu.capability), gpu.index, gpu.id))
 
 
 @lru_cache(1024)

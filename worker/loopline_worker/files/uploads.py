@@ -31,7 +31,7 @@ _TEMPORARY = frozenset({401, 403, 404, 408, 409, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The reason why the master will never have a file. ``is_ours``: this computer has lost it."""
+    """The reason why the master will never have a file. ``is_ours``: this computer's disk has lost or changed it."""
 
     reason: str
     is_ours: bool = False
@@ -57,20 +57,20 @@ class Uploads:
     ) -> Result:
         """Upload what the result names. Return the result without what the master will never take.
 
-        ``folder`` holds the task's output files by their SHA-256. Without one of them the task has not succeeded.
+        ``folder`` holds the task's output files by their SHA-256. Without one of them the task has not succeeded. If
+        this computer has lost a part of a success, the attempt is given back, so that the task runs again.
         """
-        outputs = zip((result.stdout, result.stderr), files, strict=True)
-        stdout, stderr = [await self._deliver(output, file) for output, file in outputs]
-        result = replace(result, stdout=stdout, stderr=stderr)
+        printed: list[Output] = []
+        for output, file in zip((result.stdout, result.stderr), files, strict=True):
+            refusal = await self._upload(output.sha256, file) if output.sha256 else None
+            if refusal and refusal.is_ours and result.outcome is Outcome.SUCCEEDED:
+                lost = replace(result, stdout=Output(), stderr=Output())
+                return _given_back(lost, f"its output cannot be stored: {refusal.reason}")
+            printed.append(output if refusal is None else self._cut(output, file, refusal))
+        result = replace(result, stdout=printed[0], stderr=printed[1])
         if value_file:
             result = await self._deliver_value(result, value_file)
         return await self._deliver_files(result, folder) if folder and result.outputs else result
-
-    async def _deliver(self, output: Output, file: Path) -> Output:
-        if output.sha256 is None:
-            return output
-        refusal = await self._upload(output.sha256, file)
-        return output if refusal is None else self._cut(output, file, refusal)
 
     async def _deliver_value(self, result: Result, file: Path) -> Result:
         if result.value is None or result.value.sha256 is None:
@@ -79,8 +79,7 @@ class Uploads:
         if refusal is None:
             return result
         if refusal.is_ours:
-            reason = f"its result cannot be stored: {refusal.reason}"
-            return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason[:500], outputs=(), value=None)
+            return _given_back(result, f"its result cannot be stored: {refusal.reason}")
         return replace(result, value=self._cut(result.value, file, refusal))
 
     def _cut(self, output: Output, file: Path, refusal: _Refusal) -> Output:
@@ -99,7 +98,7 @@ class Uploads:
         sha256, refusal = next(iter(refusals.items()))
         reason = f"its output {contents[sha256]} cannot be stored: {refusal.reason}"[:500]
         if any(refusal.is_ours for refusal in refusals.values()):
-            return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason, outputs=())
+            return _given_back(result, reason)
         return replace(result, outcome=Outcome.FAILED, reason=reason, outputs=outputs, is_final=True)
 
     async def _upload(self, sha256: Sha256, file: Path) -> _Refusal | None:
@@ -140,7 +139,8 @@ class Uploads:
             self._has_told = True
             log.warning("%s waits here: the master's disk has no room for it; trying again until it has", file.name)
         is_final = status < 500 and status not in _TEMPORARY
-        return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
+        reason = f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else ""
+        return _Refusal(reason, is_ours=status == _WRONG_CONTENT)
 
     async def _offset(self, sha256: Sha256, size_bytes: int = 0) -> int | DirectUpload | None:
         """Return the position where the upload continues, or another place to send it; None if the master has it."""
@@ -221,6 +221,10 @@ async def _rest(file: Path, offset: int, moved: Callable[[], None]) -> AsyncIter
             for start in range(0, len(piece), _SENT_BYTES):
                 yield piece[start : start + _SENT_BYTES]
                 moved()
+
+
+def _given_back(result: Result, reason: str) -> Result:
+    return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason[:500], outputs=(), value=None)
 
 
 def _beginning(output: Output, file: Path) -> Output:

@@ -19,8 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu, is_awake, is_there
 from loopline_worker.gpus.nvml_reader import GpuReading, NvmlReader
+from loopline_worker.host.computer import is_contained
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ _READINGS_TO_PREEMPT = 2
 GONE = "the driver does not show it any more"
 UNMEASURED = "its use cannot be measured: set gpu = dedicated if no other program needs it"
 IN_USE = "another program uses it"
+_ALL = 0
+"""Stands for all processes in a reading."""
 _FROZEN_S = 60.0
 _LEAST_FREE = 1 / 4
 """Part of a GPU's memory that must be free for its owner, so that a frozen task may stay for ``_FROZEN_S``."""
@@ -60,6 +65,7 @@ class GpuWatch:
         self._gpus, self._tasks = gpus, tasks
         self._is_dedicated = is_dedicated
         self._reader, self._root = reader or NvmlReader(), root
+        self._is_contained = is_contained(root)  # processes outside have other numbers here, if any
         self._broken: dict[str, str] = {}  # out of service, by id: why
         self._busy: dict[str, str] = {}  # used by others, or perhaps
         self._busy_readings: dict[str, int] = {}  # in a row
@@ -138,7 +144,7 @@ class GpuWatch:
     def _read_amd(self, each: LocalGpu) -> GpuReading:
         device = self._root / f"sys/class/drm/{each.own_file.rpartition('/')[2]}/device"
         with suppress(OSError, ValueError):
-            return GpuReading(uses={0: float((device / "gpu_busy_percent").read_text())})
+            return GpuReading(uses={_ALL: float((device / "gpu_busy_percent").read_text())})
         return GpuReading()
 
     def _note(self, each: LocalGpu, reading: GpuReading, own: Iterable[int] | None, now: float) -> None:
@@ -155,12 +161,12 @@ class GpuWatch:
             log.info("GPU %d, %s, is in service again", each.gpu.index, each.gpu.model)
         if self._is_dedicated or reading.trouble:
             self._note_use(each, is_used=False, now=now)
-        elif reading.uses is None:
+        elif reading.uses is None or self._is_contained:
             if own is None:
                 self._busy[name] = UNMEASURED
         else:
-            others = sum(percent for pid, percent in reading.uses.items() if pid not in (own or ()))
-            self._note_use(each, is_used=others >= _LEAST_USE_PERCENT, now=now)
+            others = (percent for pid, percent in reading.uses.items() if pid not in (own or ()) and _lives(pid))
+            self._note_use(each, is_used=sum(others) >= _LEAST_USE_PERCENT, now=now)
 
     def _note_use(self, each: LocalGpu, *, is_used: bool, now: float) -> None:
         name = each.gpu.id
@@ -173,3 +179,8 @@ class GpuWatch:
         quiet_since = self._quiet_since.setdefault(name, now)
         if self._busy.get(name) != IN_USE or now - quiet_since >= _QUIET_S:
             self._busy.pop(name, None)
+
+
+def _lives(pid: int) -> bool:
+    """False for a process that has ended, such as a task's: the driver measures over a few seconds."""
+    return pid == _ALL or psutil.pid_exists(pid)

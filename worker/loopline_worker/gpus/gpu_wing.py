@@ -13,6 +13,7 @@ CUDA_DEVICE_ORDER       PCI_BUS_ID: programs count GPUs as nvidia-smi does
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from loopline_worker.gpus.nvml_reader import NvmlReader
     from loopline_worker.launch.interface import Job, Tree
 
+_CHECKED_FOR_S = 1.0
+"""A busy worker sends many Reports a second."""
 _LOCK_WITHIN_S = 10.0
 """Limit for the clean-up of the attempt that had the GPU before."""
 _TRY_EVERY_S = 0.05
@@ -54,13 +57,15 @@ class Gpus(AgentWing):
         known: KnownGpus,
         *,
         is_dedicated: bool = False,
+        has_walls: bool = False,
         reader: NvmlReader | None = None,
         root: Path = ROOT,
     ) -> None:
         self._gpus = {each.gpu.id: each for each in known.complete(gpus)}
-        self._locks, self._known = locks, known
+        self._locks, self._known, self._has_walls = locks, known, has_walls
         self._parts: dict[AttemptId, GpuPart] = {}
-        self._withheld: tuple[WithheldGpu, ...] = ()  # as last reported
+        self._withheld: tuple[WithheldGpu, ...] = ()  # as last checked ...
+        self._checked_at = -inf  # ... and when
         self.watch = GpuWatch(
             lambda: [*self._gpus.values()], self._tasks, is_dedicated=is_dedicated, reader=reader, root=root
         )
@@ -73,7 +78,7 @@ class Gpus(AgentWing):
     def prepare(self, run: Run, job: Job) -> GpuPart | None:
         """Show a task its own GPUs only. Return None if it has no GPU."""
         own = [self._gpus[gpu] for gpu in run.gpus if gpu in self._gpus]
-        job.environment.update(variables(own))
+        job.environment.update(variables(own, has_walls=self._has_walls))
         if not run.gpus:
             return None
         job.gpus = run.gpus
@@ -81,13 +86,17 @@ class Gpus(AgentWing):
         job.makes_folder = False
         missing = [gpu for gpu in run.gpus if gpu not in self._gpus]
         obstacle = f"this worker has no GPU {missing[0]}" if missing else ""
-        part = GpuPart(own, self._locks, self.watch, obstacle, lambda: self._parts.pop(run.attempt, None))
+        part = GpuPart(
+            own, self._locks, self.watch, obstacle,
+            on_news=self._check, on_end=lambda: self._parts.pop(run.attempt, None),
+        )  # fmt: skip
         self._parts[run.attempt] = part
         return part
 
     def report(self, draft: DraftReport) -> None:
         """Say which GPUs are not offered now."""
-        self._withheld = self._now_withheld()
+        if time.monotonic() - self._checked_at > _CHECKED_FOR_S:
+            self._check()
         if self._withheld:
             draft.load = replace(draft.load, withheld_gpus=self._withheld)
 
@@ -97,12 +106,12 @@ class Gpus(AgentWing):
 
     def on_reading(self) -> None:
         """Apply the last readings: preempt tasks, and report changes."""
-        for attempt, part in self._parts.items():
+        for attempt, part in list(self._parts.items()):
             reasons = (f"GPU {each.gpu.index}: {why}" for each in part.gpus if (why := self.watch.must_leave(each)))
             frozen_s = min(self.watch.frozen_s(each) for each in part.gpus) if part.gpus else inf
             self.agent.post(CheckedGpu(attempt, next(reasons, ""), frozen_s))
         self._learn()
-        if self._now_withheld() != self._withheld:
+        if self._check():
             self.agent.speak()
 
     def _learn(self) -> None:
@@ -120,9 +129,12 @@ class Gpus(AgentWing):
     def _tasks(self) -> dict[str, Sequence[int]]:
         return {each.gpu.id: part.processes() for part in self._parts.values() for each in part.gpus}
 
-    def _now_withheld(self) -> tuple[WithheldGpu, ...]:
+    def _check(self) -> bool:
+        """Check which GPUs are offered. True if that has changed."""
+        before, self._checked_at = self._withheld, time.monotonic()
         reasons = ((gpu, self._why_withheld(each)) for gpu, each in self._gpus.items())
-        return tuple(WithheldGpu(gpu, reason) for gpu, reason in reasons if reason)
+        self._withheld = tuple(WithheldGpu(gpu, reason) for gpu, reason in reasons if reason)
+        return self._withheld != before
 
     def _why_withheld(self, each: LocalGpu) -> str:
         return self.watch.withheld(each) or (_TAKEN if self._locks.is_taken(each.address) else "")
@@ -139,11 +151,14 @@ class GpuPart(AttemptPart):
         locks: GpuLocks,
         watch: GpuWatch,
         obstacle: str,
+        *,
+        on_news: Callable[[], object],
         on_end: Callable[[], object],
     ) -> None:
         """``obstacle``: why the attempt cannot have its GPUs; empty: nothing is known against it."""
         self.gpus = gpus
-        self._locks, self._watch, self._obstacle, self._on_end = locks, watch, obstacle, on_end
+        self._locks, self._watch, self._obstacle = locks, watch, obstacle
+        self._on_news, self._on_end = on_news, on_end
         self._locked: list[str] = []
         self._tree: Tree | None = None
 
@@ -157,15 +172,17 @@ class GpuPart(AttemptPart):
 
     async def failure(self) -> str:
         """Return which of its GPUs has failed, because this may be why the task did; empty if all work."""
-        await self._watch.read(self.gpus, {})
-        broken = (f"GPU {each.gpu.index}: {why}" for each in self.gpus if (why := self._watch.broken(each)))
-        return next(broken, "")
+        await self._watch.read(self.gpus, {each.gpu.id: () for each in self.gpus})
+        self._on_news()
+        return self._broken()
+
+    def _broken(self) -> str:
+        return next((f"GPU {each.gpu.index}: {why}" for each in self.gpus if (why := self._watch.broken(each))), "")
 
     async def prepare(self, job: Job) -> None:
         """Lock the GPUs. Raises StagingError, which gives the task back, if one is taken or out of service."""
-        obstacles = (f"GPU {each.gpu.index}: {why}" for each in self.gpus if (why := self._watch.broken(each)))
-        if obstacle := self._obstacle or next(obstacles, ""):
-            raise StagingError(Outcome.GIVEN_BACK, obstacle)
+        if obstacle := self._obstacle or self._broken():
+            raise self._refusal(obstacle)
         for each in self.gpus:
             await self._lock(each)
 
@@ -173,7 +190,7 @@ class GpuPart(AttemptPart):
         tries_left = int(_LOCK_WITHIN_S / _TRY_EVERY_S)
         while not self._acquire(each):
             if not tries_left:
-                raise StagingError(Outcome.GIVEN_BACK, f"GPU {each.gpu.index}: {_TAKEN}")
+                raise self._refusal(f"GPU {each.gpu.index}: {_TAKEN}")
             tries_left -= 1
             await asyncio.sleep(_TRY_EVERY_S)
         self._locked.append(each.address)
@@ -182,7 +199,12 @@ class GpuPart(AttemptPart):
         try:
             return self._locks.acquire(each.address)
         except OSError as error:
-            raise StagingError(Outcome.GIVEN_BACK, f"cannot lock GPU {each.gpu.index}: {error}") from None
+            raise self._refusal(f"cannot lock GPU {each.gpu.index}: {error}") from None
+
+    def _refusal(self, reason: str) -> StagingError:
+        """Return the refusal; the Report with it says that the GPU is not offered."""
+        self._on_news()
+        return StagingError(Outcome.GIVEN_BACK, reason)
 
     def after_end(self) -> None:
         """Unlock the GPUs."""
@@ -191,12 +213,20 @@ class GpuPart(AttemptPart):
         self._on_end()
 
 
-def variables(gpus: Sequence[LocalGpu]) -> dict[str, str]:
-    """Return the variables of a task that has these GPUs."""
-    visible = {maker: ",".join(each.visible_as for each in gpus if each.maker is maker) for maker in GpuMaker}
+def variables(gpus: Sequence[LocalGpu], *, has_walls: bool) -> dict[str, str]:
+    """Return the variables of a task that has these GPUs. ``has_walls``: it can open no others."""
+    visible = {
+        maker: _visible([each.visible_as for each in gpus if each.maker is maker], has_walls) for maker in GpuMaker
+    }
     return {
         "CUDA_VISIBLE_DEVICES": visible[GpuMaker.NVIDIA],
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "ROCR_VISIBLE_DEVICES": visible[GpuMaker.AMD],
         "LOOPLINE_GPUS": ",".join(each.gpu.id for each in gpus),
     }
+
+
+def _visible(names: Sequence[str], has_walls: bool) -> str:
+    """Return the value for GPUs with these names. Libraries count only GPUs that they can open."""
+    is_counted = has_walls and any(map(str.isdigit, names))
+    return ",".join(map(str, range(len(names))) if is_counted else names)

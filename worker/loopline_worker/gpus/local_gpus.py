@@ -10,13 +10,14 @@ import hashlib
 import platform
 import re
 import subprocess
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from loopline_shared.protocol.gpus import MAX_GPUS, Gpu
+from loopline_worker.departure import NO_GPU
 from loopline_worker.settings import GpuChoice
 
 ROOT = Path("/")
@@ -149,12 +150,21 @@ def why_not_offered(found: LocalGpu, choice: GpuChoice, named: Set[str]) -> str:
     """Return why a worker does not offer a GPU; empty if it does. ``named``: its ``gpu_devices``, empty for all."""
     if choice is GpuChoice.OFF:
         return "gpu = off"
-    is_named = not named.isdisjoint((str(found.gpu.index), found.gpu.id, found.address))
+    is_named = not named.isdisjoint(_names(found))
     if named and not is_named:
         return "it is not among gpu_devices"
     if found.integrated and not is_named:
         return "it is a part of the processor: name it in gpu_devices to offer it"
     return found.obstacle
+
+
+def unknown_names(found: Iterable[LocalGpu], named: Set[str]) -> list[str]:
+    """Return the names in ``gpu_devices`` that no GPU of this computer has."""
+    return sorted(named - {name for each in found for name in _names(each)} - {NO_GPU})
+
+
+def _names(found: LocalGpu) -> tuple[str, str, str]:
+    return str(found.gpu.index), found.gpu.id, found.address
 
 
 def is_awake(found: LocalGpu, root: Path = ROOT) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+
+from loopline_shared.disk.durable_files import make_folder, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class WorkerIdentity:
 
     async def _make_key(self) -> None:
         """Make the key in a process of its own: the library for it is larger than all of an agent."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._folder)
         command = (sys.executable, "-m", "loopline_worker.link.new_key", str(self._key), str(self._request))
         try:
             making = await asyncio.create_subprocess_exec(
@@ -84,11 +85,8 @@ class WorkerIdentity:
             log.warning("this worker has no key of its own: %s", said.decode(errors="replace").strip()[-200:])
 
     def _write(self, file: Path, text: str) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
-        with os.fdopen(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as stream:
-            stream.write(text)
-        part.replace(file)
+        make_folder(self._folder)
+        replace_file(file, text.encode())
 
 
 def _read(file: Path) -> str:

@@ -12,6 +12,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership
 from loopline_shared.rest.trust import encrypted, fetch_ca, trusting
@@ -108,7 +109,7 @@ class MasterTrust:
         return ca
 
     def _keep(self, ca: str) -> None:
-        self._settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._settings.data_dir)
         self._fetched_ca.write_text(json.dumps({"master": self._settings.master, "ca": ca}), "utf-8")
 
     def _fetched(self) -> str:

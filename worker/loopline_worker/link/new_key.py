@@ -5,7 +5,6 @@ A program of its own, run once in a worker's life: the agent itself never loads 
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,16 +12,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from loopline_shared.disk.durable_files import replace_file
+
 
 def main(key_file: Path, request_file: Path) -> None:
-    """Write both, the request last: where it is there, so is the key."""
+    """Write both, the request last: where it is there, so is the key, also after a power cut."""
     key = ec.generate_private_key(ec.SECP256R1())
     form, encoding = serialization.PrivateFormat.PKCS8, serialization.Encoding.PEM
     secret = key.private_bytes(encoding, form, serialization.NoEncryption())
-    with os.fdopen(os.open(key_file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as stream:
-        stream.write(secret)
+    replace_file(key_file, secret)
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
-    request_file.write_bytes(request.public_bytes(encoding))
+    replace_file(request_file, request.public_bytes(encoding))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from loopline_shared.disk.durable_files import make_folder
 from loopline_shared.errors import LooplineError
 from loopline_worker.attempts import scratch
 from loopline_worker.core.events import DiskObserved
@@ -47,7 +48,7 @@ class DataDirectory:
         self.contribution = self.folder / "contribution.json"
         self.traffic = self.folder / "traffic.json"
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.folder)
             self.scratch.mkdir(exist_ok=True)
             self.spool.mkdir(exist_ok=True)
             self._lock = (self.folder / "lock").open("a+")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.explain.explain_units import units_used_up
+from loopline_master.core.explain.explain_units import limits_used_up
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.requirements import RequirementClass, requirement_class_of
 from loopline_master.core.kernel.state import State
@@ -44,7 +44,7 @@ class _Part:
 
 
 def _demand(state: State, parts: list[_Part]) -> DemandLine:
-    job, requires = parts[0].job, parts[0].job.spec.requires
+    job, requires, requirements = parts[0].job, parts[0].job.spec.requires, state.index.requirements
     known_s = [measure.mean_work(state.grid, part.job) for part in parts if measure.is_known(part.job, 1)]
     return DemandLine(
         os=requires.os,
@@ -56,17 +56,18 @@ def _demand(state: State, parts: list[_Part]) -> DemandLine:
         folder=requires.folder,
         software=requires.software.ability if requires.software else "",
         nodes=job.nodes,
+        needs={name: units for name, units in job.needs if name not in requirements.units.limits},
         jobs=len(parts),
         tasks=sum(part.tasks for part in parts),
         waiting=sum(part.waiting for part in parts),
-        workers=len(state.index.requirements.serving(job)),
+        workers=len(requirements.able[requirements.key_of(job)]),
         expected_s=min(known_s, default=None),
     )
 
 
 def _startable(state: State, job: Job) -> int:
     """Return the number of the job's tasks that could start now, without replicas for speed."""
-    if job.paused or units_used_up(state, job):
+    if job.paused or limits_used_up(state, job):
         return 0
     fresh = state.fresh[job.id].count
     if fresh and job.order is Order.HOLD:

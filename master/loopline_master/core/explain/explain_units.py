@@ -34,14 +34,21 @@ def limits_view(state: State) -> LimitsView:
 
 def units_used_up(state: State, job: Job) -> list[Reason]:
     """Return the reasons that units are used up which the job's tasks need; empty otherwise."""
+    limits, reasons = state.own(CountedUnits).limits, limits_used_up(state, job)
+    for name, units in job.needs:
+        if name not in limits:
+            reasons += _resource_used_up(state, job, name, units)
+    return reasons
+
+
+def limits_used_up(state: State, job: Job) -> list[Reason]:
+    """Return the reasons among these that another worker could not change."""
     if not job.holds_units:
         return []
-    counts, reasons = state.own(CountedUnits), []
+    counts, reasons = state.own(CountedUnits), list[Reason]()
     for name, units in job.needs:
         if name in counts.limits:
             reasons += _limit_used_up(counts, name, job.owner, units)
-        else:
-            reasons += _resource_used_up(state, job, name, units)
     if job.max_running is not None and (running := counts.running[job.id]) >= job.max_running:
         detail = f"{running} of its tasks may be running, and its own limit is {job.max_running}"
         reasons.append(Reason(code="max_running", count=running, detail=detail))

@@ -171,6 +171,7 @@ class DemandLine(Body):
     folder: str = ""  # that workers share; empty: none
     software: str = ""  # packages or an image, as workers name what they can provide
     nodes: int = 1  # workers that one task needs at once
+    needs: dict[Name, int] = Field(default_factory=dict)  # units of workers' resources, GPUs among them, of one task
     jobs: int = 0
     tasks: int = 0  # that could start at once, if there were free slots
     waiting: int = 0  # more that wait at busy workers, and could begin at once elsewhere

@@ -153,8 +153,7 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
 
 
 def _kind_of_resource(resource: Resource) -> tuple[object, ...]:
-    gpus = tuple((gpu.memory_bytes, gpu.model, gpu.capability) for gpu in resource.gpus)
-    return resource.name, resource.units, gpus
+    return resource.name, resource.units, tuple(sorted(gpu.details for gpu in resource.gpus))
 
 
 @dataclass(slots=True)
@@ -306,7 +305,7 @@ class RequirementIndex:
             _toggle(self.trusted[key], name, meets_it and offered >= slots_of(key))
             self._choose(key)
             if resources_of(key):
-                self._place_by_resources(name, key)
+                self._place_by_resources(name, key, is_short=self.units.is_short(name, key))
             if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
         return changed
@@ -402,14 +401,17 @@ class RequirementIndex:
     def resources_change(self, worker: str, resources: Iterable[str]) -> None:
         """Take in that a worker has more or fewer units of these resources left."""
         self._served.pop(worker, None)
+        short: dict[ResourceNeeds, bool] = {}  # users often need the same
         for key in {key for name in resources for key in self.holding.get(name, ())}:
-            self._place_by_resources(worker, key)
+            needs = resources_of(key)
+            if needs not in short:
+                short[needs] = self.units.is_short(worker, key)
+            self._place_by_resources(worker, key, is_short=short[needs])
 
-    def _place_by_resources(self, worker: str, key: RequirementClass) -> None:
+    def _place_by_resources(self, worker: str, key: RequirementClass, *, is_short: bool) -> None:
         """Enter a worker into a class that holds workers' resources, or drop it."""
         if key not in self.out:
-            is_left = worker in self._candidates(key) and not self.units.is_short(worker, key)
-            _toggle(self.workers[key], worker, is_left)
+            _toggle(self.workers[key], worker, not is_short and worker in self._candidates(key))
 
     def _hold(self, key: RequirementClass, *, holds: bool) -> None:
         """Enter a class whose attempts hold units, or drop it."""

@@ -141,11 +141,9 @@ def _words(load: Load) -> tuple[object, ...]:
 
 def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
     """True if the worker holds the attempts that it is believed to hold, in their believed states."""
-    ours = state.index.attempts.of_worker.get(worker.name, {})
+    ours, named = state.index.attempts.of_worker.get(worker.name, {}), 0
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     delivering = set(attempts_of(report.delivering))
-    if len(ours) != len(begun) + len(waiting) + len(delivering):
-        return False
     for number, attempt in ours.items():
         if number in begun:
             held = begun[number]
@@ -156,6 +154,9 @@ def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
         elif number in delivering:
             if attempt.state is not AttemptState.DELIVERING:
                 return False
+        elif attempt.state is AttemptState.FINISHED:  # a gang's member, whose worker has forgotten it
+            continue
         elif attempt.state is not AttemptState.PREFETCHED or number not in waiting:
             return False
-    return True
+        named += 1
+    return named == len(begun) + len(waiting) + len(delivering)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.requirements import (
@@ -23,7 +24,7 @@ from loopline_master.core.kernel.index.requirements import (
 )
 from loopline_master.core.kernel.index.units import Units
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
-from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind, chosen
+from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
 
@@ -38,6 +39,7 @@ class CountedUnits(Units):
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
         self.gpus = Counter[str]()  # attempts that hold each GPU: one, or an invariant is violated
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
+        self._free: dict[str, list[Gpu]] = {}  # by worker, as far as computed
         self._workers, self._jobs = workers, jobs
 
     @property
@@ -58,36 +60,46 @@ class CountedUnits(Units):
         return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
 
     def is_short(self, worker: str, key: RequirementClass) -> bool:
-        used, offered = self.on_worker.get(worker) or _NOTHING, self._workers[worker].facts.resources
-        units_of = {one.name: one.units for one in offered}
-        return any(
-            len(self.free_gpus(worker, kind, units)) < units
-            if name == GPU
-            else used[name] + units > units_of.get(name, 0)
-            for name, units, kind in resources_of(key)
-        )
+        used = self.on_worker.get(worker) or _NOTHING
+        for name, units, kind in resources_of(key):
+            if name == GPU:
+                if not self._has_free(worker, kind, units):
+                    return True
+            elif used[name] and used[name] + units > self._units_of(worker, name):
+                return True
+        return False
 
     def left_on(self, worker: str) -> Hashable:
         used = self.on_worker.get(worker)
         if not (used or self._workers[worker].facts.resources):
             return None
-        taken = self._taken(worker)
-        places = tuple(place for place, gpu in enumerate(self._gpus_of(worker)) if gpu.id in taken)
-        return (tuple(sorted(used.items())) if used else (), places) if used or places else None
+        free = tuple(gpu.details for gpu in self._free_on(worker))
+        return (tuple(sorted(used.items())) if used else (), free) if used or free else None
 
     # --- GPUs -------------------------------------------------------------------------------------------------
 
     def free_gpus(self, worker: str, kind: GpuKind, count: int) -> tuple[str, ...]:
         """Return the ids of ``count`` GPUs that an attempt on this worker may have; fewer if there are fewer."""
-        return chosen(self._gpus_of(worker), self._taken(worker), kind, count)
+        return tuple(islice((gpu.id for gpu in self._free_on(worker) if kind.includes(gpu)), count))
+
+    def _has_free(self, worker: str, kind: GpuKind, count: int) -> bool:
+        free = self._free_on(worker)
+        if len(free) >= count:
+            for gpu in reversed(free):  # the most capable first: usually they suffice
+                count -= kind.includes(gpu)
+                if not count:
+                    return True
+        return False
 
     def learn_gpus(self, worker: str) -> None:
         """Note the GPUs that a worker offers."""
+        self._free.pop(worker, None)
         for gpu in self._gpus_of(worker):
             self._offering.setdefault(gpu.id, set()).add(worker)
 
     def forget_gpus(self, worker: str) -> None:
         """Forget the GPUs that a worker offers."""
+        self._free.pop(worker, None)
         for gpu in self._gpus_of(worker):
             workers = self._offering.get(gpu.id, set())
             workers.discard(worker)
@@ -98,14 +110,28 @@ class CountedUnits(Units):
         """Return the workers that offer one of these GPUs."""
         return {worker for gpu in gpus for worker in self._offering.get(gpu, ())}
 
+    def load_changes(self, worker: str | None = None) -> None:
+        """Take in that a worker, or any worker, may withhold other GPUs than before."""
+        if worker is None:
+            self._free.clear()
+        else:
+            self._free.pop(worker, None)
+
+    def _free_on(self, worker: str) -> list[Gpu]:
+        """Return the free GPUs of a worker, the least capable first."""
+        free = self._free.get(worker)
+        if free is None:
+            load = self._workers[worker].load
+            withheld = {gpu.id for gpu in load.withheld_gpus} if load else set()
+            there = (gpu for gpu in self._gpus_of(worker) if gpu.id not in self.gpus and gpu.id not in withheld)
+            free = self._free[worker] = by_capability(there)
+        return free
+
     def _gpus_of(self, worker: str) -> tuple[Gpu, ...]:
         return next((one.gpus for one in self._workers[worker].facts.resources if one.name == GPU), ())
 
-    def _taken(self, worker: str) -> set[str]:
-        """Return the GPUs of a worker that an attempt holds or that it withholds."""
-        load = self._workers[worker].load
-        withheld = {gpu.id for gpu in load.withheld_gpus} if load else set()
-        return withheld | {gpu.id for gpu in self._gpus_of(worker) if gpu.id in self.gpus}
+    def _units_of(self, worker: str, name: str) -> int:
+        return next((one.units for one in self._workers[worker].facts.resources if one.name == name), 0)
 
     # --- limits -----------------------------------------------------------------------------------------------
 
@@ -157,6 +183,8 @@ class CountedUnits(Units):
                     del self.on_worker[attempt.worker]
         for gpu in attempt.gpus or ():
             _add(self.gpus, gpu, change)
+            for worker in (attempt.worker, *self._offering.get(gpu, ())):
+                self._free.pop(worker, None)
         if job.max_running is None:
             return of_limits, resources
         _add(self.running, job.id, change)
@@ -168,6 +196,7 @@ class CountedUnits(Units):
         self.running.clear()
         self.on_worker.clear()
         self.gpus.clear()
+        self._free.clear()
         for job, attempt in attempts:
             self.count(job, attempt, 1)
 

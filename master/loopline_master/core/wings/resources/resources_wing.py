@@ -81,6 +81,7 @@ class Resources(Wing):
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Apply that a worker withholds other GPUs than before."""
         if worker.load and worker.load.withheld_gpus != (before.withheld_gpus if before else ()):
+            self._counts.load_changes(worker.name)
             self.state.index.requirements.resources_change(worker.name, (GPU,))
 
     def _note(self, limit: Limit) -> None:
@@ -89,6 +90,8 @@ class Resources(Wing):
 
     def enters(self, job: Job) -> None:
         if job.holds_units:
+            if not self.is_awake:
+                self._counts.load_changes()
             self._jobs.add(job.id)
             self.state.wings.arrange()
 

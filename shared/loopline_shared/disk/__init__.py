@@ -1,0 +1,1 @@
+"""Files on the disks of all programs."""
