@@ -71,10 +71,10 @@ LARGE = (
         in_order=True,
     ),
     Configuration(
-        "three jobs of two tasks, under hold",
+        "three equal jobs of two tasks, under hold, while the master restarts",
         _jobs(A=(2, {"size": 2.0}), B=(2, {"size": 2.0}), C=(2, {"size": 2.0})),
         TWO,
-        Left(),
+        Left(restarts=1),
         _settings(max_replicas=1),
         in_order=True,
     ),
@@ -107,7 +107,7 @@ LARGE = (
         _settings(Order.NONE),
     ),
 )
-"""Explored by ``make test-full``, in two minutes."""
+"""Explored by ``make test-full``, in three minutes."""
 
 LARGEST = (
     Configuration(
