@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel
@@ -67,15 +67,16 @@ def _known_keys(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
     """Return the keys of the object at this path. Places in lists and kinds of a union are steps of it, too."""
     kinds: list[type[Any]] = [model]
     for step in path:
-        fields = [annotation for kind in kinds if (annotation := _fields_of(kind).get(step)) is not None]
-        kinds = [found for annotation in fields for found in _kinds_in(annotation)] or kinds
+        found = [annotation for kind in kinds if (annotation := _fields_of(kind).get(step)) is not None]
+        kinds = [each for annotation in found for each in _kinds_in(annotation)] or kinds
     return {name for kind in kinds for name in _fields_of(kind)}
 
 
 def _fields_of(kind: type[Any]) -> dict[Any, Any]:
     if issubclass(kind, BaseModel):
         return {name: field.annotation for name, field in kind.model_fields.items()}
-    return {name: hint for name, hint in get_type_hints(kind).items() if name in kind.__dataclass_fields__}
+    names = {field.name for field in fields(kind)}  # ``__dataclass_fields__`` has class variables, too
+    return {name: hint for name, hint in get_type_hints(kind).items() if name in names}
 
 
 def _kinds_in(annotation: Any) -> Iterator[type[Any]]:

@@ -73,3 +73,10 @@ def test_unknown_key_names_the_nearest_key_of_its_object(wrong: dict[str, Any], 
         JobSpec.model_validate({"command": ["x"], **wrong})
     mistake = next(one for one in found.value.errors() if plain(one) == "there is no such key")
     assert plain_of(mistake, JobSpec) == f"there is no such key: did you mean {meant}?"
+
+
+def test_message_on_an_unknown_key_lists_no_class_variables() -> None:
+    with pytest.raises(ValidationError) as error:
+        JobSpec.model_validate({"command": ["work"], "inputs": {"a": {"file": f"sha256:{0:064x}", "zzz": 1}}})
+    (mistake,) = [one for one in error.value.errors() if one["loc"][-1] == "zzz"]
+    assert plain_of(mistake, JobSpec).endswith("known are: executable, file, folder, link")
