@@ -27,6 +27,8 @@ MAX_ALTERNATIVES = 100
 
 TEMPORARY = ".tmp"
 """Name of a task's private folder for temporary files, inside its scratch folder."""
+CHECKPOINT = ".checkpoint"
+"""Name of the folder inside its scratch folder where a task with checkpoints saves its state."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _DRIVE = re.compile(r"[A-Za-z]:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
@@ -26,7 +27,8 @@ from loopline_shared.model import (
     Units,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import PathTree, stays_within, tree_of
+from loopline_shared.paths import CHECKPOINT, PathTree, stays_within, tree_of
+from loopline_shared.protocol.checkpoints import MAX_CHECKPOINT_BYTES
 from loopline_shared.protocol.gpus import ANY_GPU, GPU, MAX_GPUS, Capability, GpuKind
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.protocol.templates import unknown_name
@@ -218,6 +220,25 @@ class Notify(Spec):
         return self
 
 
+class CheckpointSpec(Spec):
+    """A job's checkpoints: its tasks save their state in the folder that LOOPLINE_CHECKPOINT names."""
+
+    every_s: Annotated[
+        float | None,
+        Field(ge=1, le=1e6, allow_inf_nan=False, description="between two checkpoints; null: as their cost suggests"),
+    ] = None
+    exit_code: Annotated[
+        int | None,
+        Field(ge=1, le=255, description="with which a task ends only to be continued from what it saved"),
+    ] = None
+    max_bytes: Annotated[
+        int | None, Field(ge=1, le=MAX_CHECKPOINT_BYTES, description="of one checkpoint; null: 1 GB")
+    ] = None
+    portable: Annotated[
+        bool, Field(description="a checkpoint may be used on another system, processor type or Python version")
+    ] = False
+
+
 class TaskSpec(Spec):
     """A listed task; its job provides everything that it leaves out."""
 
@@ -281,6 +302,9 @@ class JobSpec(Spec):
         float | None,
         Field(ge=0, le=600, allow_inf_nan=False, description="from SIGTERM to SIGKILL; null: 10 s"),
     ] = None
+    checkpoint: CheckpointSpec | None = Field(
+        default=None, description="its tasks save their state, and resume from it; null: they begin anew each time"
+    )
     notify: Notify | None = None
     after: Annotated[
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],
@@ -345,6 +369,8 @@ class JobSpec(Spec):
         if self.nodes > 1:
             has_function, holds_units = self.function is not None, bool(self.requires.units or self.max_running)
             check_parallel(calls_function=has_function, quorum=self.quorum, holds_units=holds_units)
+        if self.checkpoint:
+            _check_checkpoint(self)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:
@@ -414,6 +440,16 @@ def _parameter_names(spec: JobSpec) -> set[str]:
     if isinstance(spec.parameters, Table):
         return set().union(*spec.parameters.rows)
     return set(spec.parameters) if isinstance(spec.parameters, dict) else set()
+
+
+def _check_checkpoint(spec: JobSpec) -> None:
+    """Raises ValueError if the job's tasks cannot take checkpoints."""
+    if spec.nodes > 1 or spec.function is not None:
+        raise ValueError("checkpoints are taken of commands on one worker: leave out checkpoint")
+    inputs = chain(spec.inputs, *(task.inputs for task in spec.tasks or ()))
+    for path in chain(inputs, all_outputs(spec.outputs)):
+        if path.partition("/")[0] == CHECKPOINT:
+            raise ValueError(f"{path!r}: {CHECKPOINT} is the folder that checkpoints are taken of")
 
 
 def _check_function(spec: JobSpec) -> None:

@@ -310,7 +310,7 @@ async def test_invalid_hello_closes_only_that_link(master: Bench, frame: bytes) 
 
 async def test_frame_out_of_sequence_closes_the_link(master: Bench) -> None:
     async with master.worker("w1") as worker:
-        worker.session._sent += 1
+        worker.session.sent += 1
         await worker.report()
         await until(lambda: is_connected(master, "w1", False))
         assert worker.socket.close_code == 1002

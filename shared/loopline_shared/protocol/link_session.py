@@ -22,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Result
 from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.checkpoints import CheckpointReport
 from loopline_shared.protocol.gang_messages import Member
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerReport
 from loopline_shared.protocol.worker_link import (
@@ -108,7 +109,7 @@ class WorkerSession:
         self.welcome: Welcome | None = None
         self._hello = Hello(PROTOCOL_VERSION, worker, boot, facts, instance=instance)
         self._inbound = IncomingNumbers()
-        self._sent = 0
+        self.sent = 0  # number of the last Report
 
     def hello(self, request: str = "") -> bytes:
         """Return the first frame; ``request``: for a certificate."""
@@ -137,12 +138,13 @@ class WorkerSession:
         peers: PeerReport | None = None,
         *,
         delivering: Iterable[AttemptId] = (),
+        checkpoints: CheckpointReport | None = None,
         life: str = "",
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
-        self._sent += 1
+        self.sent += 1
         report = Report(
-            self._sent,
+            self.sent,
             self._inbound.last,
             tuple(holding),
             tuple(results),
@@ -151,9 +153,10 @@ class WorkerSession:
             delivering=ranges_of(delivering) if delivering else (),
             members=tuple(members),
             peers=peers,
-            life=life if self._sent == 1 else "",
+            checkpoints=checkpoints,
+            life=life if self.sent == 1 else "",
         )
-        return self._sent, encode(report)
+        return self.sent, encode(report)
 
     def report_of(
         self,
@@ -165,10 +168,13 @@ class WorkerSession:
         peers: PeerReport | None = None,
         *,
         delivering: Iterable[AttemptId] = (),
+        checkpoints: CheckpointReport | None = None,
         life: str = "",
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(holding, (), load, waiting, members, peers, delivering=delivering, life=life)
+        seq, frame = self.report(
+            holding, (), load, waiting, members, peers, delivering=delivering, checkpoints=checkpoints, life=life
+        )
         return seq, with_results(frame, results)
 
 

@@ -37,6 +37,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges
+from loopline_shared.protocol.checkpoints import CheckpointOrder, CheckpointReport
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.protocol.gpus import MAX_GPUS, GpuId
 from loopline_shared.protocol.software import Software
@@ -122,6 +123,7 @@ class Report:
     delivering: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # have ended; their results are on the way
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
+    checkpoints: Annotated[CheckpointReport | None, Field(exclude_if=not_)] = None  # None: no news of any
     life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
     kind: Literal["report"] = "report"
 
@@ -158,6 +160,7 @@ class Run:
     """Time between SIGTERM and SIGKILL where the task is ended by its time limit, its user or an operator."""
     term_s: Annotated[Seconds | None, Field(exclude_if=not_)] = None
     """Time after the sending of the last answered Report when the worker ends the attempt; None: never."""
+    checkpoint: Annotated[CheckpointOrder | None, Field(exclude_if=not_)] = None  # None: it takes no checkpoints
     gpus: Annotated[tuple[GpuId, ...], Field(max_length=MAX_GPUS, exclude_if=not_)] = ()  # for it alone
 
     @property

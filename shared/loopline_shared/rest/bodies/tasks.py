@@ -11,6 +11,36 @@ from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 
 
+class ResumedView(Body):
+    """The checkpoint that an attempt has continued from."""
+
+    times: int  # the number of this resumption of its task, from 1
+    worker: str  # where the checkpoint was taken
+    cpu_s: float  # CPU time in it, from the beginning of the task
+    wall_s: float
+
+
+class CheckpointView(Body):
+    """A checkpoint of a task that the master keeps."""
+
+    attempt: AttemptId  # that took it
+    worker: str
+    taken_at: Time  # as the master got to know of it
+    cpu_s: float  # CPU time in it, from the beginning of the task
+    wall_s: float
+    size_bytes: int
+    sent_bytes: int  # uploaded for it; the rest was in the store already
+    times: int  # resumptions before it
+    failed_on: list[str]  # workers of attempts that failed after they had continued from it
+    manifest: str  # SHA-256 of the file that lists its pieces, which are files, too
+
+
+class CheckpointList(Body):
+    """The checkpoints of a task, the newest first: the one with the most work."""
+
+    items: list[CheckpointView]
+
+
 class AttemptView(Body):
     id: AttemptId
     worker: str
@@ -35,6 +65,7 @@ class AttemptView(Body):
     phases: Phases | None = Field(
         None, description="when they were over; null: it had all that it needed, and ran all the time, or not said"
     )
+    resumed: ResumedView | None = Field(None, description="the checkpoint that it continued from; null: none")
 
 
 class TaskView(Body):
@@ -51,6 +82,7 @@ class TaskView(Body):
     began_at: Time | None = None  # when its attempt began that the fields above are of; null: not yet
     wall_s: float | None = None  # how long that attempt ran; null: it has not ended
     prefetched: bool = False  # that attempt waits at its worker for a slot
+    resumed: ResumedView | None = Field(None, description="the checkpoint that attempt continued from; null: none")
     parameters: dict[str, Scalar] | None = None  # null: not asked for, or not to be read any more
     metrics: Metrics | None = Field(None, description="what the task wrote to the file named by LOOPLINE_RESULT")
 
