@@ -25,6 +25,7 @@ from loopline_master.core.kernel.kernel_events import WorkerReported as WorkerRe
 from loopline_master.core.kernel.kernel_events import WorkersHeard as WorkersHeard
 from loopline_master.core.kernel.kernel_events import WorkerUndrained as WorkerUndrained
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
+from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.core.wings.transfers.network import NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Pipeline
 
@@ -71,6 +72,16 @@ class JobLimited:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointsRecalled:
+    """The checkpoints that the tasks of an ended job have kept; the job is about to be retried."""
+
+    job: int
+    checkpoints: tuple[SavedCheckpoint, ...]
+    is_dropped: bool = False  # its tasks begin from the start, and these are removed
+    kind: Literal["checkpoints_recalled"] = "checkpoints_recalled"
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkChanged:
     """Nodes of the network were added, changed or, by name, removed. Capacities are finite.
 
@@ -113,6 +124,7 @@ Event = (
     | ShareChanged
     | LimitChanged
     | JobLimited
+    | CheckpointsRecalled
     | NetworkChanged
     | TransfersPlanned
 )

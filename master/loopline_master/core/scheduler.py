@@ -6,6 +6,7 @@ from loopline_master.core.events import Checkpointed
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.kernel_scheduler import KernelScheduler
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
 from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, Proofs, StallExemptions
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.gangs.gang_wing import Gangs
@@ -22,6 +23,7 @@ WINGS: tuple[type[Wing], ...] = (
     Leases,
     Transfers,
     Resources,
+    Checkpoints,
     StallExemptions,
     OverdrawnExemptions,
     Proofs,

@@ -25,6 +25,7 @@ from sqlalchemy import Connection, Table, func, select
 from loopline_master.core.events import BATCH
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
@@ -35,6 +36,7 @@ from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import (
     attempts,
     carriers,
+    checkpoints,
     event_log,
     evidence,
     exemptions,
@@ -45,6 +47,7 @@ from loopline_master.store.tables import (
     plans,
     programs,
     removals,
+    resumptions,
     specs,
     tasks,
     users,
@@ -66,9 +69,12 @@ _COMPARED = (
     carriers,
     users,
     limits,
+    checkpoints,
+    resumptions,
     exemptions,
     evidence,
 )
+_PROOFS = (exemptions, evidence)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -160,8 +166,10 @@ class _Memory:
             self._rows[gangs].pop(launch, None)
         for limit in effects.dropped(Limit):
             self._rows[limits].pop(limit, None)
+        for saved in effects.dropped(SavedCheckpoint):
+            self._rows[checkpoints].pop(saved, None)
         if gone := set(effects.forgotten_jobs):
-            for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions, evidence):
+            for table in (jobs, specs, tasks, attempts, plans, gangs, checkpoints, resumptions, *_PROOFS):
                 self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}
         for name in effects.gone:
             self._rows[workers].pop((name,), None)

@@ -11,22 +11,25 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 from loopline_master.core.events import JobRetried
 from loopline_master.core.kernel.entities import Grid
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.store.rows import (
     ATTEMPTS,
     CARRIERS,
+    CHECKPOINTS,
     GANGS,
     GRID,
     JOBS,
     LIMITS,
     PLANS,
     PROGRAMS,
+    RESUMPTIONS,
     TASKS,
     USERS,
     WORKERS,
     Entity,
     Mapper,
 )
-from loopline_master.store.tables import attempts, jobs, plans, tasks
+from loopline_master.store.tables import attempts, checkpoints, jobs, plans, resumptions, tasks
 from loopline_shared.model import TaskState
 
 _OPEN = (TaskState.QUEUED, TaskState.RUNNING)
@@ -36,12 +39,14 @@ _kept_jobs = select(jobs.c.id).where(or_(_live, jobs.c.id.in_(select(attempts.c.
 _open_tasks = select(tasks.c.job, tasks.c.number).where(
     tasks.c.job.in_(select(jobs.c.id).where(_live)), tasks.c.state.in_(_OPEN)
 )
+_lasting = select(attempts.c.job, attempts.c.task, attempts.c.number).where(_not_over)
 _occupied_tasks = select(attempts.c.job, attempts.c.task).where(_not_over)
 
 
 def snapshot(connection: Connection) -> Snapshot:
     """Return the entities of everything unfinished."""
     task = tuple_(tasks.c.job, tasks.c.number)
+    resumption = tuple_(resumptions.c.job, resumptions.c.task, resumptions.c.number)
     grids = _all(connection, GRID)
     return Snapshot(
         grid=grids[0] if grids else Grid(),
@@ -56,6 +61,8 @@ def snapshot(connection: Connection) -> Snapshot:
         carriers=_all(connection, CARRIERS),
         users=_all(connection, USERS),
         limits=_all(connection, LIMITS),
+        checkpoints=_all(connection, CHECKPOINTS, checkpoints.c.job.in_(select(jobs.c.id).where(_live))),
+        resumed=_all(connection, RESUMPTIONS, resumption.in_(_lasting)),
     )
 
 
@@ -70,6 +77,12 @@ def retry_material(connection: Connection, job: int, only: Collection[int] = ())
     left = connection.scalar(select(func.count()).where(here, ~again, tasks.c.state == TaskState.FAILED)) or 0
     ranges = _ranges(connection, here, ~again)
     return JobRetried(found[0], _all(connection, TASKS, here, again), ranges.get(job, []), failed=left)
+
+
+def kept_checkpoints(connection: Connection, job: int, only: Collection[int] = ()) -> list[SavedCheckpoint]:
+    """Return the checkpoints of a job's tasks, or ``only`` of these."""
+    here = [checkpoints.c.job == job]
+    return _all(connection, CHECKPOINTS, *here, *([checkpoints.c.task.in_(only)] if only else []))
 
 
 def _all(connection: Connection, mapper: Mapper[Entity], *where: ColumnElement[bool]) -> list[Entity]:

@@ -16,6 +16,7 @@ from loopline_master.core.events import Batch, Checkpointed, JobRetried, Schedul
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.core.wings.exemptions.exemption import Evidence
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.resources.limit import Limit
@@ -65,6 +66,7 @@ from loopline_master.store.rows import (
 from loopline_master.store.tables import (
     attempts,
     carriers,
+    checkpoints,
     event_log,
     gangs,
     limits,
@@ -246,6 +248,10 @@ class Store:
         """
         return await self._read(lambda connection: restart.retry_material(connection, job, only))
 
+    async def kept_checkpoints(self, job: int, only: Collection[int] = ()) -> list[SavedCheckpoint]:
+        """Return the checkpoints of an ended job's tasks, or ``only`` of these."""
+        return await self._read(lambda connection: restart.kept_checkpoints(connection, job, only))
+
     async def expired_jobs(self, before: float, after: int, limit: int) -> list[tuple[int, int]]:
         """Return the next jobs after ``after`` that ended before this time, each with its number of tasks."""
         return await self._read(lambda connection: forgotten_jobs.expired(connection, before, after, limit))
@@ -352,7 +358,7 @@ def _deletes(effects: Effects) -> list[Write]:
         return []
     gone = [(name,) for name in effects.gone]
     deletes: list[Write] = [(_FORGET, effects.forgotten), (_DISBAND, effects.dropped(Gang))]
-    deletes.append((_UNLIMIT, effects.dropped(Limit)))
+    deletes += [(_UNLIMIT, effects.dropped(Limit)), (_OUTDATE, effects.dropped(SavedCheckpoint))]
     deletes += [(statement, gone) for statement in _GONE]
     return [(statement, rows) for statement, rows in deletes if rows]
 
@@ -373,7 +379,7 @@ def _deleting(table: Table, *columns: str) -> Statement:
 
 
 _FORGET, _DISBAND = _deleting(programs, "owner", "name", "folder"), _deleting(gangs, "job", "task", "first")
-_UNLIMIT = _deleting(limits, "name", "user")
+_UNLIMIT, _OUTDATE = _deleting(limits, "name", "user"), _deleting(checkpoints, "job", "task", "manifest")
 _GONE = _deleting(workers, "name"), _deleting(carriers, "name"), _deleting(tokens, "worker")
 """A worker that is forgotten loses its token and has to join again."""
 _ENDED_LATE = update(attempts).where(

@@ -38,6 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
@@ -200,6 +201,20 @@ workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 users = Table("users", metadata, *_columns(User, key=["name"]))  # users that have submitted jobs
 
 limits = Table("limits", metadata, *_columns(Limit, key=["name", "user"]))
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    *_columns(SavedCheckpoint, key=["job", "task", "manifest"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
+
+resumptions = Table(  # attempts that continued from a checkpoint
+    "resumptions",
+    metadata,
+    *_columns(ResumedAttempt, key=["job", "task", "number"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
 
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 

@@ -169,7 +169,8 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     (Exactly: if the attempt ended now, its worker would have proved slower than believed. Lateness is the excess over
     the expected time at *that* speed, so that little experience with a worker makes for little haste.)
     """
-    work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
+    work = max(0.0, work_of(grid, job, attempt.task) - attempt.done_before)
+    elapsed = 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
     if elapsed and (attempt.freezes or attempt.fetch_s or not attempt.is_set_up):
         elapsed = worked_s(attempt, grid.now)
     left = work / speed_now(worker) - elapsed
@@ -181,7 +182,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: float) -> float:
     """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
-    work = work_of(grid, job, attempt.task)
+    work = max(0.0, work_of(grid, job, attempt.task) - attempt.done_before)
     known = worker.work_done + _PRIOR * work
     is_plain = attempt.is_set_up and not (attempt.freezes or attempt.fetch_s)
     since = attempt.since if is_plain else grid.now - worked_s(attempt, grid.now)
@@ -202,6 +203,12 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
         known = _AS_GOOD_AS * job.predicted.mean + job.work_done
         return known / (_AS_GOOD_AS + job.succeeded)
     return job.work_done / job.succeeded if job.succeeded else _mean_work(grid)
+
+
+def work_left(grid: Grid, job: Job, number: int) -> float:
+    """Return the expected work of a new attempt, which excludes the work in the task's newest checkpoint."""
+    work = work_of(grid, job, number)
+    return max(0.0, work - job.saved.get(number, 0.0)) if job.saved else work
 
 
 def _work_shown(grid: Grid, job: Job, size: float | None) -> float:

@@ -15,6 +15,7 @@ from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
 from loopline_master.core.kernel.index.requirements import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
 from loopline_master.core.wings.exemptions.overdrawn import used_now
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.phases import launches_of
@@ -363,7 +364,19 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
         return Reason(code="prefetched", count=len(attempts), detail=f"waiting for a slot on {places}")
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
     took_down = f"; it {trust.downfall_verdict(task)} before" if task.took_down else ""
-    return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
+    saved = _checkpoints(state, attempts) if job.spec.checkpoint else ""
+    return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}{saved}")
+
+
+def _checkpoints(state: State, attempts: Iterable[Attempt]) -> str:
+    """Return the newest checkpoint of a task, and why there is no newer one."""
+    wing, attempt = state.wings[Checkpoints], next(iter(attempts))
+    known = wing.of(attempt.task_id)
+    newest = f"; its checkpoint from {known[-1].worker} contains {known[-1].wall_s:.0f} s" if known else ""
+    refused = (
+        f"; no checkpoint on {one.worker}: {wing.refused[one.id]}" for one in attempts if one.id in wing.refused
+    )
+    return newest + "".join(refused)
 
 
 def _queue_before(state: State, attempt: Attempt) -> str:

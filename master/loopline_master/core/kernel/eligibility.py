@@ -21,6 +21,8 @@ from loopline_master.core.kernel.state import State
 _LONGER = 1.1
 _MORE_S = 1.0
 """Factor and margin: the expected time of a task is raised by both before it is compared with the worker's end."""
+_CHECKPOINT_EVERY_S = 300.0
+"""Assumed interval of checkpoints where the worker chooses it."""
 _MANY = 32
 """From this many prefetched attempts on, a worker takes more only if they are very short."""
 _PATIENCE = 8
@@ -57,7 +59,8 @@ def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bo
 def ends_in_time(state: State, job: Job, task: int, worker: Worker, start_at: float) -> bool:
     """True if the task, begun on this worker at ``start_at``, is expected to end before the worker must.
 
-    If no estimate of the task is known, any time left is enough.
+    If no estimate of the task is known, any time left is enough. A task that takes checkpoints may start without
+    ending there if at least two intervals fit.
     """
     until = worker.facts.until
     if until is None:
@@ -65,7 +68,10 @@ def ends_in_time(state: State, job: Job, task: int, worker: Worker, start_at: fl
     left_s = until - max(start_at, state.now)
     if not measure.is_known(job, task):
         return left_s > 0
-    return _LONGER * measure.work_of(state.grid, job, task) / measure.speed_now(worker) + _MORE_S <= left_s
+    needed_s = _LONGER * measure.work_left(state.grid, job, task) / measure.speed_now(worker) + _MORE_S
+    if job.spec.checkpoint:
+        needed_s = min(needed_s, 2 * (job.spec.checkpoint.every_s or _CHECKPOINT_EVERY_S) + _MORE_S)
+    return needed_s <= left_s
 
 
 def replicable(state: State, job: Job, worker: Worker) -> IntervalSet:

@@ -189,6 +189,10 @@ class Job:
     needs: Annotated[Needs, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    saved: Annotated[dict[int, float] | None, Field(exclude=True)] = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """Work in the newest checkpoints of its tasks, in reference CPU-seconds; None: there are none."""
 
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
@@ -361,6 +365,8 @@ class Attempt:
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
     term_s: float | None = None  # its worker ends it after a silence of the master this long; None: it does not
     gpus: tuple[str, ...] | None = None  # ids of its GPUs; None: its job asks for no GPU
+    done_before: float = field(default=0.0, init=False, repr=False, compare=False)
+    """Work in the checkpoint that it continued from, in reference CPU-seconds."""
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 

@@ -13,7 +13,7 @@ from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.kernel import transitions
 from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
 from loopline_master.core.kernel.state import State
-from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
+from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
 
 MAX_RETRY_DELAY_S = 3600.0
 """A job's ``retry_delay_s`` doubles with each failure of a task up to this, unless it is longer itself."""
@@ -38,6 +38,9 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
     is_last_fresh = not task.started and state.fresh[job.id].count == 1
     task.attempts += 1
+    work = measure.work_of(grid, job, number)
+    for begins in state.wings.begins:
+        work = max(0.0, work - begins(job, AttemptId(job.id, number, task.attempts), worker))
     attempt = Attempt(
         job.id,
         number,
@@ -47,7 +50,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.id in index.attempts.alive and (job.nodes == 1 or state.lead.has_launch(task.id)),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
-        measure.work_of(grid, job, number) / (measure.speed_for(worker, job, state.programs) * job.nodes),
+        work / (measure.speed_for(worker, job, state.programs) * job.nodes),
         job.quorum is not None and number in index.ready_sets[job.id].under_replicated,
     )
     grid.last_start, grid.last_worker = grid.now, worker.name
@@ -339,13 +342,25 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     """
     grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
     attempt.work = work = measure.work_done(worker, attempt)
+    if attempt.done_before:  # a remainder teaches nothing about whole tasks on this worker
+        _count_work(state, job, worker, work + attempt.done_before, size)
+        return False
     program = state.programs.get(job.program)
     if program is None:
         program = Program(*job.program, first_run_at=grid.now, used_at=grid.now)
     is_news = program_history.is_news(program, grid.now)
     most = _learn_of_program(state, program, job, attempt, is_news=is_news)
-    if work > most:
-        work = most
+    _count_work(state, job, worker, min(work, most), size)
+    if measure.may_teach(worker, attempt, is_news=is_news):
+        expected = program_history.expected_work(program, size)
+        if expected is not None:
+            measure.learn_speed(worker, attempt, expected)  # the worker is put as its Report is processed
+    return most < inf
+
+
+def _count_work(state: State, job: Job, worker: Worker, work: float, size: float | None) -> None:
+    """Count the work of a task that has succeeded, and advance virtual time by it. ``size``: as its user gave it."""
+    grid = state.grid
     measure.learn_duration(job, work, size)
     size_done = work if size is None else size
     job.work_done += size_done
@@ -355,11 +370,6 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     grid.tasks_accepted += 1
     grid.measured += size is not None
     grid.virtual = state.index.virtual_time.after(grid.virtual, size_done)
-    if measure.may_teach(worker, attempt, is_news=is_news):
-        expected = program_history.expected_work(program, size)
-        if expected is not None:
-            measure.learn_speed(worker, attempt, expected)  # the worker is put as its Report is processed
-    return most < inf
 
 
 def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> float:

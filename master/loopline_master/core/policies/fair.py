@@ -147,7 +147,7 @@ class _Turn:
             within_s = max(self._ends_in(job, before), grid.now - grid.last_start + _CLOSELY_S) - delay_s
         task = self._largest(job, within_s)
         if task is None and (smallest := self._index.smallest(job)) is not None:
-            self._is_due(grid.last_start + measure.work_of(grid, job, smallest) / self._speed + delay_s)
+            self._is_due(grid.last_start + measure.work_left(grid, job, smallest) / self._speed + delay_s)
         return task
 
     def _data_delay(self, job: Job) -> float:
@@ -171,7 +171,7 @@ class _Turn:
             if attempt.worker == self._worker.name:
                 self.is_barred = True
                 continue
-            least = max(ends_in, measure.work_of(grid, job, attempt.task) / self._speed / _WORTH)
+            least = max(ends_in, measure.work_left(grid, job, attempt.task) / self._speed / _WORTH)
             left = self._index.left(job, attempt)
             if left > least or self._is_due(self._index.late_from(job, attempt, least)):
                 found = max(found, (left, attempt.task))

@@ -234,7 +234,7 @@ class WorkerIndex:
         return None
 
     def _best_for(self, job: Job, number: int) -> Placement | Later | None:
-        task = ReadyTask(job, number, measure.work_of(self._view.grid, job, number))
+        task = ReadyTask(job, number, measure.work_left(self._view.grid, job, number))
         found, later = self._candidates(task)
         if not found:
             return later

@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, or_, select, tuple_
+from sqlalchemy import Connection, Row, Select, and_, or_, select, tuple_
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
-from loopline_master.store.tables import attempts, jobs
+from loopline_master.store.tables import attempts, checkpoints, jobs, resumptions
 from loopline_shared.model import AttemptId, AttemptState, Output, Stream, TaskId
 from loopline_shared.parallel import rank_of
-from loopline_shared.rest.bodies import AttemptView, Page
+from loopline_shared.rest.bodies import AttemptView, CheckpointView, Page, ResumedView
 
 MAX_OF_TASK = 1000
 """The number of latest attempts in a task's detail."""
 
 _BY_END = (attempts.c.accepted.desc(), attempts.c.ended_at.desc(), attempts.c.number.desc())
 _BY_LAUNCH = (attempts.c.accepted.desc(), attempts.c.number.desc())
-_ATTEMPTS = select(attempts, jobs.c.nodes).join_from(attempts, jobs, jobs.c.id == attempts.c.job)
+RESUMES = and_(*(resumptions.c[name] == attempts.c[name] for name in ("job", "task", "number")))
+RESUMED = (
+    resumptions.c.times,
+    resumptions.c.line,
+    resumptions.c.cpu_s.label("kept_cpu_s"),
+    resumptions.c.wall_s.label("kept_wall_s"),
+)
+"""Columns for ``resumed_view``."""
+_ATTEMPTS = (
+    select(attempts, jobs.c.nodes, *RESUMED)
+    .join_from(attempts, jobs, jobs.c.id == attempts.c.job)
+    .outerjoin(resumptions, RESUMES)
+)
 _key = tuple_(attempts.c.job, attempts.c.task, attempts.c.number)
 
 
@@ -68,6 +80,19 @@ class AttemptQueries:
         row = await self._read(work)
         return None if row is None else (row[0], row[1])
 
+    async def checkpoints(self, task: TaskId) -> list[CheckpointView]:
+        """Return the checkpoints of a task, the one with the most work first."""
+        query = select(checkpoints).where(checkpoints.c.job == task.job, checkpoints.c.task == task.task)
+        query = query.order_by(checkpoints.c.work.desc())
+
+        def work(connection: Connection) -> list[CheckpointView]:
+            return [
+                CheckpointView(**{**row._mapping, "attempt": AttemptId(row.job, row.task, row.attempt)})
+                for row in connection.execute(query)
+            ]
+
+        return await self._read(work)
+
     async def _views(self, query: Select[Any]) -> list[AttemptView]:
         return await self._read(lambda connection: [_view(row) for row in connection.execute(query)])
 
@@ -86,6 +111,13 @@ def why_failed(state: AttemptState | None, exit_code: int | None) -> str:
     return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
+def resumed_view(row: Row[Any]) -> ResumedView | None:
+    """Return the checkpoint that an attempt continued from; None if it began at the start."""
+    if row.times is None:
+        return None
+    return ResumedView(times=row.times, worker=row.line[-1], cpu_s=row.kept_cpu_s, wall_s=row.kept_wall_s)
+
+
 def _view(row: Row[Any]) -> AttemptView:
     return AttemptView(
         **{
@@ -96,6 +128,7 @@ def _view(row: Row[Any]) -> AttemptView:
             "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
             "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,
             "output_count": len(row.outputs or ()),
+            "resumed": resumed_view(row),
         }
     )
 

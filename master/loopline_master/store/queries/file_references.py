@@ -28,12 +28,14 @@ from sqlalchemy import (
 )
 
 from loopline_master.store.database import Transact
-from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
+from loopline_master.store.tables import attempts, checkpoints, jobs, removals, specs, tasks
 from loopline_shared.model import OutputFile, TaskId, TaskState
 from loopline_shared.parallel import MAX_NODES
 
 CHUNK = 100
-_NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+CHECKPOINT = "checkpoint:"
+"""Precedes the name of a manifest (loopline_shared/protocol/saved_state.py), which names more files."""
+NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _MANY = 1000
 _HAS_NAME = '%"sha256":"%'
 _HAS_FILE = "%sha256:%"
@@ -79,7 +81,7 @@ class Named(NamedTuple):
 
     def names(self) -> list[str]:
         """Return the names of the files."""
-        return _NAME.findall(self.text)
+        return NAME.findall(self.text)
 
 
 class FileReferences:
@@ -182,6 +184,9 @@ class FileReferences:
         async for row in self._by_key((jobs.c.id,), _spec_texts()):
             if row.id not in without:
                 yield Named(row.id, 0, f"{row.inputs} {row.spec}")
+        async for row in self._by_key(tuple(checkpoints.primary_key), _checkpoint_names()):
+            if row.job not in without:
+                yield Named(row.job, row.task, f"{CHECKPOINT}{row.manifest}")
         key = (attempts.c.job, attempts.c.task, attempts.c.number)
         async for row in self._by_key(key, _attempt_texts(left_since)):
             if row.job not in without:
@@ -195,16 +200,17 @@ class FileReferences:
                     return True
         return False
 
-    async def _by_key(self, key: Sequence[Column[int]], query: Select[Any]) -> AsyncGenerator[Row[Any], None]:
+    async def _by_key(self, key: Sequence[Column[Any]], query: Select[Any]) -> AsyncGenerator[Row[Any], None]:
         """Generate a query's rows in order of their first column, in small parts, so that other work continues."""
-        last, query = [0] * len(key), query.order_by(*key).limit(_MANY)
+        query = query.order_by(*key).limit(_MANY)
+        following = query.where(key[0] > 0)
         while True:
-            rows = await self._rows(query.where(tuple_(*key) > tuple_(*last)))
+            rows = await self._rows(following)
             for row in rows:
                 yield row
             if len(rows) < _MANY:
                 return
-            last = list(rows[-1][: len(key)])
+            following = query.where(tuple_(*key) > tuple_(*rows[-1][: len(key)]))
 
     async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         return await self._read(lambda connection: connection.execute(query).all())
@@ -226,6 +232,12 @@ def _spec_texts() -> Select[Any]:
     spec = type_coerce(specs.c.spec, Text).label("spec")
     query = select(jobs.c.id, jobs.c.inputs, spec).join_from(jobs, specs)
     return query.where(or_(jobs.c.inputs.is_not(None), spec.like(_HAS_FILE)), _is_retained)
+
+
+def _checkpoint_names() -> Select[Any]:
+    """Return the query for the checkpoints of such jobs."""
+    query = select(checkpoints.c.job, checkpoints.c.task, checkpoints.c.manifest)
+    return query.join_from(checkpoints, jobs, jobs.c.id == checkpoints.c.job).where(_is_retained)
 
 
 def _attempt_texts(left_since: float) -> Select[Any]:

@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, s
 
 from loopline_master.core.kernel.entities import UNSEATED
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.attempt_queries import attempts_of_task, why_failed
+from loopline_master.store.queries.attempt_queries import RESUMED, RESUMES, attempts_of_task, resumed_view, why_failed
 from loopline_master.store.queries.job_queries import state_of_absent
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.row_source import Rows, no_rows
-from loopline_master.store.tables import attempts, jobs, specs, tasks
+from loopline_master.store.tables import attempts, jobs, resumptions, specs, tasks
 from loopline_shared.model import Output, TaskId, TaskState
 from loopline_shared.rest.bodies import AttemptView, Page, TaskDetail, TaskView, VoteView
 from loopline_shared.scalar import Scalar
@@ -30,8 +30,8 @@ TOLD_BY = and_(  # the attempt that describes a task: the winner, else the lates
 TASK_ROWS = select(
     tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.reason, attempts.c.wall_s,
     attempts.c.started_at.label("began_at"), attempts.c.ended_at, attempts.c.state.label("attempt_state"),
-    attempts.c.metrics,
-).outerjoin_from(tasks, attempts, TOLD_BY)  # fmt: skip
+    attempts.c.metrics, *RESUMED,
+).outerjoin_from(tasks, attempts, TOLD_BY).outerjoin(resumptions, RESUMES)  # fmt: skip
 _SWEEP = (
     select(
         tasks.c.number, tasks.c.state, tasks.c.failures, tasks.c.verdict,
@@ -184,6 +184,7 @@ def task_fields(task: Row[Any]) -> dict[str, Any]:
         "id": TaskId(task.job, task.number),
         "reason": task.verdict or task.reason or why_failed(task.attempt_state, task.exit_code),
         "wall_s": None if task.ended_at is None else task.wall_s,
+        "resumed": resumed_view(task),
         "prefetched": task.state is TaskState.RUNNING and task.attempt_state in UNSEATED,
     }
 

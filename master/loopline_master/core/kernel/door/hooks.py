@@ -58,6 +58,7 @@ class Wings:
         self.exemption_changes = _overriding(awake, Mechanism.exemption_changes)
         self.most_waiting = _overriding(awake, Mechanism.most_waiting)
         self.overtaken = _overriding(awake, Mechanism.overtaken)
+        self.begins = _overriding(awake, Mechanism.begins)
         self.decides = _overriding(awake, Mechanism.decides)
         self.attempt_ended = _overriding(awake, Mechanism.attempt_ended)
         self.task_ended = _overriding(awake, Mechanism.task_ended)

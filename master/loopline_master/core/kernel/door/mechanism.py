@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from loopline_master.core.kernel.effects import Declined, Reply
 from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Task, Worker
 from loopline_master.core.kernel.stored_rows import Rows
-from loopline_shared.model import AttemptState, Load, Result, TaskId
+from loopline_shared.model import AttemptId, AttemptState, Load, Result, TaskId
 from loopline_shared.protocol.gang_messages import GangPlace, Word
 from loopline_shared.protocol.worker_link import Assign, Report
 
@@ -155,6 +155,13 @@ class Mechanism:
 
     def exemption_changes(self, job: Job, before: str, reason: str) -> None:
         """Called when a job ceases or begins to hold others; either reason may be empty."""
+
+    def begins(self, job: Job, attempt: AttemptId, worker: Worker) -> float:
+        """Called when an attempt is about to be dispatched.
+
+        Return the work, in reference CPU-seconds, that it need not do again.
+        """
+        return 0.0
 
     # results
 

@@ -1,0 +1,1 @@
+"""The wing *checkpoints*: an attempt continues from a checkpoint of its task."""

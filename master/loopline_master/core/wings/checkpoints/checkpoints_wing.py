@@ -1,0 +1,307 @@
+"""The wing *checkpoints*: each new attempt continues from the newest checkpoint it may use.
+
+*Newest* means most work contained, never latest in time: a replica may be behind another attempt. A checkpoint with
+less work than a known one is not kept. An open task keeps its two newest; a task that failed or was cancelled keeps
+one, for a retry; a task that succeeded keeps none.
+
+A checkpoint is used only where it can be: on the same system unless its job says ``portable``; for the vote of a
+quorum only on the one worker that computed all of it; elsewhere not while a worker of its line is in quarantine; and
+not after attempts that continued from it have failed twice, for it may be what makes them fail.
+
+The order guarantee is not concerned: checkpoints change when a task ends, never a job's size or its claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from loopline_master.core.estimates import measure
+from loopline_master.core.events import CheckpointsRecalled
+from loopline_master.core.kernel.door.mechanism import Handler, Tell
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.entities import Attempt, Job, Task, Worker
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_shared.model import AttemptId, AttemptState, Facts, TaskId, TaskState
+from loopline_shared.protocol.checkpoints import (
+    DEFAULT_CHECKPOINT_BYTES,
+    MAX_LINE,
+    CheckpointOrder,
+    CheckpointReport,
+    TakenCheckpoint,
+)
+from loopline_shared.protocol.worker_link import Assign, Report
+
+KEPT = 2
+"""Checkpoints that an open task keeps."""
+MOST_FAILED = 2
+"""After this many failures of attempts that continued from it, a checkpoint is not used again."""
+
+
+class Checkpoints(Wing):
+    """Awake while a job that takes checkpoints is in memory."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._jobs: set[int] = set()  # jobs that take checkpoints; some of them may have left memory
+        self._recalled: set[int] = set()  # jobs about to be retried
+        self._saved: dict[TaskId, list[SavedCheckpoint]] = {}  # by work contained, the newest last
+        self._resumed: dict[AttemptId, ResumedAttempt] = {}
+        self.refused: dict[AttemptId, str] = {}
+        """Why running attempts take no checkpoints, for ``explain`` alone; forgotten when the master restarts."""
+
+    @property
+    def is_awake(self) -> bool:
+        return bool(self._jobs)
+
+    def entities(self) -> Mapping[type, Callable[[Any], None]]:
+        return {SavedCheckpoint: self._note_saved, ResumedAttempt: self._note_resumed}
+
+    def restore(self, rows: Rows) -> None:
+        self._jobs = {job.id for job in self.state.jobs.values() if job.spec.checkpoint}
+        for job in self._jobs:
+            self.state.jobs[job].saved = None
+        for saved in rows.of(SavedCheckpoint):
+            self._keep(saved)
+        self._resumed = {resumed.id: resumed for resumed in rows.of(ResumedAttempt)}
+        for number, resumed in self._resumed.items():
+            self.state.attempts[number].done_before = resumed.work
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {CheckpointsRecalled: self._bring_back}
+
+    def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
+        return {"checkpoints": self._hear}
+
+    def brings_news(self, worker: Worker, report: Report) -> bool:
+        return report.checkpoints is not None
+
+    def enters(self, job: Job) -> None:
+        if job.spec.checkpoint:
+            self._jobs.add(job.id)
+            self._recalled.discard(job.id)
+            job.saved = {
+                task.task: saved[-1].work for task, saved in self._saved.items() if task.job == job.id
+            } or None
+            self.state.wings.arrange()
+
+    def finish_step(self) -> None:
+        """Forget jobs that have left memory, and fall asleep without any."""
+        gone = {number for number in self._jobs if number not in self.state.jobs} - self._recalled
+        if gone:
+            self._jobs -= gone
+            self._saved = {task: saved for task, saved in self._saved.items() if task.job in self._jobs}
+            if not self._jobs:
+                self.state.wings.arrange()
+
+    def most_waiting(self, job: Job, worker: Worker) -> float:
+        """Return 0 for a job that takes checkpoints: a task that waits would miss the newer ones."""
+        return 0 if job.spec.checkpoint else super().most_waiting(job, worker)
+
+    # Checkpoints that are taken.
+
+    def _hear(self, worker: Worker, told: CheckpointReport) -> None:
+        """Take in the checkpoints of a Report, which may repeat some."""
+        self._note_spoilt(worker, told.spoilt)
+        for refused in told.refused:
+            if self._is_on(worker, refused.attempt):
+                self.refused[refused.attempt] = refused.reason
+        for taken in told.taken:
+            if not self._is_on(worker, taken.attempt):
+                continue
+            self.refused.pop(taken.attempt, None)
+            attempt = self.state.attempts[taken.attempt]
+            job, task = self.state.jobs[attempt.job], self.state.tasks[attempt.task_id]
+            if job.spec.checkpoint and task.is_open:
+                self._keep_if_newer(job, task, worker, attempt, taken)
+
+    def _keep_if_newer(self, job: Job, task: Task, worker: Worker, attempt: Attempt, taken: TakenCheckpoint) -> None:
+        """Keep a checkpoint, unless one with as much work is known."""
+        before = self._resumed.get(attempt.id)
+        most_s = max(0.0, self.state.now - (task.started_at or attempt.dispatched_at))  # an upper bound
+        cpu_s, wall_s = min(taken.cpu_s, most_s * worker.facts.cpus), min(taken.wall_s, most_s)
+        work, measured_s = (before.work, before.cpu_s) if before else (0.0, 0.0)
+        portable = job.spec.checkpoint and job.spec.checkpoint.portable
+        saved = SavedCheckpoint(
+            job.id,
+            task.number,
+            taken.manifest,
+            attempt=attempt.number,
+            worker=worker.name,
+            line=tuple(dict.fromkeys((*taken.line, worker.name)))[-MAX_LINE:],
+            taken_at=self.state.now,
+            work=work + max(0.0, cpu_s - measured_s) * measure.speed_of(worker),
+            cpu_s=cpu_s,
+            wall_s=wall_s,
+            times=taken.times,
+            size_bytes=taken.size_bytes,
+            sent_bytes=taken.sent_bytes,
+            system="" if portable else _system_of(job, worker.facts),
+        )
+        known = self._saved.get(task.id)
+        if known and _content(saved) <= _content(known[-1]):
+            return
+        self.state.put(saved)
+        self._trim(task.id, KEPT)
+        if task.took_down:  # it has got further, so what ended earlier attempts does not count any more
+            task.took_down = ()
+            self.state.put(task)
+
+    def _note_saved(self, saved: SavedCheckpoint) -> None:
+        self._keep(saved)
+        self.state.effects.note(saved.key, saved)
+
+    def _keep(self, saved: SavedCheckpoint) -> None:
+        others = (one for one in self._saved.get(saved.task_id, ()) if one.manifest != saved.manifest)
+        self._saved[saved.task_id] = sorted((*others, saved), key=_content)
+        self._note_work(saved.task_id)
+
+    def _trim(self, task: TaskId, kept: int) -> None:
+        """Remove all but the newest checkpoints of a task."""
+        known = self._saved.pop(task, [])
+        rest = known[len(known) - kept :] if kept else []
+        for saved in known[: len(known) - len(rest)]:
+            self.state.effects.drop(SavedCheckpoint, saved.key)
+        if rest:
+            self._saved[task] = rest
+        self._note_work(task)
+
+    def _note_work(self, task: TaskId) -> None:
+        """Note on the job the work that a new attempt at the task need not do."""
+        job, saved = self.state.jobs.get(task.job), self._saved.get(task)
+        if job is None:
+            return
+        if saved:
+            job.saved = job.saved or {}
+            job.saved[task.task] = saved[-1].work
+        elif job.saved:
+            job.saved.pop(task.task, None)
+
+    def task_ended(self, job: Job, task: Task) -> None:
+        """Remove the checkpoints of a task that is over, but for one if it may be retried."""
+        self._trim(task.id, 0 if task.state is TaskState.SUCCEEDED else 1)
+
+    def _bring_back(self, event: CheckpointsRecalled, tell: Tell) -> None:
+        """Take in the checkpoints of a job that is about to be retried, or remove them."""
+        for saved in event.checkpoints:
+            if event.is_dropped:
+                self.state.effects.drop(SavedCheckpoint, saved.key)
+            else:
+                self._keep(saved)
+        if not event.is_dropped:
+            self._jobs.add(event.job)
+            self._recalled.add(event.job)
+            self.state.wings.arrange()
+
+    # Attempts that continue from one.
+
+    def begins(self, job: Job, attempt: AttemptId, worker: Worker) -> float:
+        """Choose the checkpoint that a new attempt continues from. Return the work in it."""
+        known = self.of(attempt.task_id) if job.spec.checkpoint else ()
+        saved = next((one for one in reversed(known) if self._may_use(job, one, worker)), None)
+        if saved is None:
+            return 0.0
+        self.state.put(
+            ResumedAttempt(
+                *attempt,
+                manifest=saved.manifest,
+                line=saved.line,
+                work=saved.work,
+                cpu_s=saved.cpu_s,
+                wall_s=saved.wall_s,
+                times=saved.times + 1,
+            )
+        )
+        return saved.work
+
+    def _may_use(self, job: Job, saved: SavedCheckpoint, worker: Worker) -> bool:
+        if len(saved.failed_on) >= MOST_FAILED or (saved.system and saved.system != _system_of(job, worker.facts)):
+            return False
+        others = [name for name in saved.line if name != worker.name]
+        if job.quorum is not None:
+            return not others
+        return not any(self._is_in_quarantine(name) for name in others)
+
+    def _is_in_quarantine(self, name: str) -> bool:
+        worker = self.state.workers.get(name)
+        return worker is not None and worker.quarantined_until is not None
+
+    def _note_resumed(self, resumed: ResumedAttempt) -> None:
+        self._resumed[resumed.id] = resumed
+        self.state.effects.note(resumed.id, resumed)
+
+    def of(self, task: TaskId) -> Sequence[SavedCheckpoint]:
+        """Return the checkpoints of a task, the newest last."""
+        return self._saved.get(task, ())
+
+    def of_live_jobs(self) -> dict[TaskId, list[SavedCheckpoint]]:
+        """Return the checkpoints of all tasks of jobs in the grid."""
+        return {task: saved for task, saved in self._saved.items() if self.state.jobs[task.job].is_live}
+
+    def attempt_ended(
+        self, job: Job, task: Task, attempt: Attempt, took_down: bool, is_slow: bool
+    ) -> Iterable[Worker]:
+        """Count a failure against the checkpoint that the attempt has continued from, unless it took a newer one."""
+        if attempt.state is AttemptState.FAILED:
+            self._blame(attempt)
+        return ()
+
+    def _note_spoilt(self, worker: Worker, told: Iterable[AttemptId]) -> None:
+        """Count attempts that could not continue because files of their checkpoints are missing or damaged."""
+        for number in told:
+            if self._is_on(worker, number):
+                self._blame(self.state.attempts[number])
+
+    def _is_on(self, worker: Worker, number: AttemptId) -> bool:
+        attempt = self.state.attempts.get(number)
+        return attempt is not None and attempt.worker == worker.name
+
+    def _blame(self, attempt: Attempt) -> None:
+        """Count a failure against the checkpoint that an attempt has continued from, unless it took a newer one."""
+        resumed, known = self._resumed.get(attempt.id), self.of(attempt.task_id)
+        if resumed is None or any(one.attempt == attempt.number for one in known):
+            return
+        for saved in known:
+            if saved.manifest == resumed.manifest:
+                self.state.put(replace(saved, failed_on=(*saved.failed_on, attempt.worker)))
+
+    def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
+        if not after:
+            self._resumed.pop(attempt.id, None)
+            self.refused.pop(attempt.id, None)
+        elif not before and (resumed := self._resumed.get(attempt.id)):
+            attempt.done_before = resumed.work
+
+    def assign(self, worker: Worker, assign: Assign) -> None:
+        """Add each new attempt's checkpoint order."""
+        for run in assign.run:
+            spec = self.state.jobs[run.attempt.job].spec.checkpoint
+            if spec is None:
+                continue
+            resumed = self._resumed.get(run.attempt)
+            run.checkpoint = CheckpointOrder(
+                spec.every_s,
+                spec.exit_code,
+                spec.max_bytes or DEFAULT_CHECKPOINT_BYTES,
+                None if resumed is None else resumed.as_told(),
+            )
+
+    def check(self, of: Job | Worker | None) -> None:
+        """Raise AssertionError if a task has too many checkpoints, or they are out of order."""
+        for task, saved in self._saved.items() if of is None else ():
+            assert len(saved) <= KEPT, f"task {task} keeps {len(saved)} checkpoints"
+            assert [*saved] == sorted(saved, key=_content), f"task {task}: out of order"
+
+
+def _content(saved: SavedCheckpoint) -> tuple[float, float]:
+    """Return what the newest checkpoint has most of: work. A task that sleeps has done none, but has run longer."""
+    return saved.work, saved.wall_s
+
+
+def _system_of(job: Job, facts: Facts) -> str:
+    """Return where a checkpoint of the job that was taken on such a computer can be used."""
+    python = facts.functions if job.spec.function is not None else None
+    return " ".join(filter(None, (facts.os, facts.arch, python)))

@@ -1,0 +1,426 @@
+"""Checkpoints: each new attempt continues from the newest one it may use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopline_master.core.estimates import measure
+from loopline_master.core.events import CheckpointsRecalled, JobCancelled, WorkerReported
+from loopline_master.core.explain.explain_job import explain_task
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
+from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
+from loopline_shared.protocol.checkpoints import CheckpointReport, RefusedCheckpoint, TakenCheckpoint
+from loopline_shared.protocol.worker_link import Report
+from loopline_shared.spec import CheckpointSpec
+from tests.scheduling.driver import Grid, facts, result
+
+POLICIES = sorted(REGISTRY)
+
+
+class SavingGrid(Grid):
+    """A grid whose workers take checkpoints when the test says so, and may be silent for long."""
+
+    def __init__(self, **chosen: Any) -> None:
+        super().__init__(**{"lease_s": 1e6, **chosen})
+        self.saved = 0
+
+    def saves(self, attempt: AttemptId, cpu_s: float, wall_s: float | None = None, name: str | None = None) -> str:
+        """Have the worker of a running attempt report a checkpoint with this CPU time. Return its name."""
+        name = name or self.worker_of(attempt)
+        agent = self.agents[name]
+        run = agent.running[attempt]
+        resume = run.checkpoint and run.checkpoint.resume
+        self.saved += 1
+        manifest = f"{self.saved:064x}"
+        line, times = (resume.line, resume.times) if resume else ((), 0)
+        taken = TakenCheckpoint(
+            attempt, manifest, 1000, 100, cpu_s, cpu_s if wall_s is None else wall_s, (*line, name), times
+        )
+        agent.sent += 1
+        held = tuple(Held(one) for one in agent.running)
+        report = Report(
+            agent.sent, agent.seen, held, (), Load(agent.facts.slots), checkpoints=CheckpointReport((taken,))
+        )
+        self.step(WorkerReported(name, agent.session, report))
+        return manifest
+
+    def worker_of(self, attempt: AttemptId) -> str:
+        return next(name for name, agent in self.agents.items() if attempt in agent.running)
+
+    def gives_back(self, attempt: AttemptId, slots: int | None = 0) -> None:
+        """Have the owner return: the attempt is preempted. ``slots``: that its worker offers now; None: all."""
+        name = self.worker_of(attempt)
+        self.report(name, result(attempt, Outcome.GIVEN_BACK, reason="the owner is back"), slots=slots)
+
+    def only(self, job: int) -> AttemptId:
+        """Return the job's only attempt."""
+        (attempt,) = [one for agent in self.agents.values() for one in agent.running if one.job == job]
+        return attempt
+
+    def resumed(self, attempt: AttemptId) -> str | None:
+        """Return the checkpoint that a running attempt continues from."""
+        order = self.agents[self.worker_of(attempt)].running[attempt].checkpoint
+        assert order
+        return order.resume and order.resume.manifest
+
+
+def saving(**more: Any) -> CheckpointSpec:
+    return CheckpointSpec(**more)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_attempt_continues_from_the_newest_checkpoint(policy: str) -> None:
+    grid = SavingGrid(policy=policy)
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(every_s=60.0, exit_code=85, max_bytes=500), max_replicas=1)
+    first = grid.only(job)
+    order = grid.agents[grid.worker_of(first)].running[first].checkpoint
+    assert order
+    assert (order.every_s, order.exit_code, order.max_bytes, order.resume) == (60.0, 85, 500, None)
+    grid.now += 100.0
+    grid.saves(first, cpu_s=50.0)
+    newest = grid.saves(first, cpu_s=90.0)
+    where = grid.worker_of(first)
+    grid.gives_back(first, slots=None)
+    second = grid.only(job)
+    order = grid.agents[grid.worker_of(second)].running[second].checkpoint
+    assert order
+    assert order.resume
+    assert order.resume.manifest == newest
+    assert (order.resume.cpu_s, order.resume.times, order.resume.line) == (90.0, 1, (where,))
+    grid.end(second, wall_s=10.0, cpu_s=10.0)
+    assert grid.job(job).state is JobState.SUCCEEDED
+    assert grid.store.checkpoints == {}, "a task that succeeded keeps none"
+
+
+def test_run_of_a_job_without_checkpoints_has_no_checkpoint_order() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    with_some, without = grid.submit(checkpoint=saving()), grid.submit()
+    grid.end(grid.only(with_some))
+    assert grid.agents["ant"].running[grid.only(without)].checkpoint is None
+
+
+def test_newest_is_the_one_with_most_work_and_two_are_kept() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    attempt = grid.only(grid.submit(checkpoint=saving()))
+    grid.now += 1000.0
+    names = [grid.saves(attempt, cpu_s=cpu_s) for cpu_s in (10.0, 30.0, 20.0, 30.0, 40.0)]
+    assert {one.manifest for one in grid.store.checkpoints.values()} == {names[1], names[4]}
+    assert len(grid.store.checkpoints) == KEPT
+
+
+def test_checkpoint_on_a_fast_worker_contains_more_work_than_one_on_a_slow_worker() -> None:
+    grid = SavingGrid(max_replicas=2)
+    grid.join("ant", replace(facts(), speed=4.0))
+    grid.join("bee", replace(facts(), speed=1.0))
+    job = grid.submit(checkpoint=saving(), max_replicas=2)
+    grid.now += 1000.0
+    for name in grid.agents:
+        grid.report(name)
+    attempts = {name: agent for name, agent in grid.agents.items() if agent.running}
+    assert set(attempts) == {"ant", "bee"}, "the task has a replica"
+    (fast,), (slow,) = grid.agents["ant"].running, grid.agents["bee"].running
+    newest = grid.saves(fast, cpu_s=30.0)
+    grid.saves(slow, cpu_s=100.0)
+    assert [one.manifest for one in grid.store.checkpoints.values()] == [newest]
+    assert grid.store.checkpoints[job, 1, newest].work == 120.0
+
+
+def test_worker_cannot_claim_more_time_than_has_passed() -> None:
+    grid = SavingGrid()
+    grid.join("ant", facts(2))
+    job = grid.submit(checkpoint=saving())
+    grid.now += 10.0
+    name = grid.saves(grid.only(job), cpu_s=1e9, wall_s=1e9)
+    saved = grid.store.checkpoints[job, 1, name]
+    assert (saved.cpu_s, saved.wall_s) == (20.0, 10.0)
+
+
+def test_replica_starts_from_the_checkpoint_of_the_attempt_that_it_helps() -> None:
+    grid = SavingGrid()
+    grid.join("ant")
+    job = grid.submit(checkpoint=saving(), max_replicas=2)
+    grid.now += 50.0
+    name = grid.saves(grid.only(job), cpu_s=40.0)
+    grid.join("bee")
+    grid.wait(1000.0)
+    grid.report("ant")
+    grid.report("bee")
+    (replica,) = grid.running("bee")
+    assert grid.resumed(replica) == name
+
+
+def test_failures_from_a_checkpoint_make_the_one_before_be_used_and_then_none() -> None:
+    grid = SavingGrid()
+    grid.workers("ant", "bee", "cat")
+    job = grid.submit(checkpoint=saving(), max_attempts=9, max_replicas=1)
+    grid.now += 100.0
+    old, new = (grid.saves(grid.only(job), cpu_s=cpu_s) for cpu_s in (30.0, 60.0))
+    used = []
+    for _ in range(6):
+        grid.end(grid.only(job), Outcome.FAILED, wall_s=1.0)
+        used.append(grid.resumed(grid.only(job)))
+    assert used == [new, new, old, old, None, None], "the first failure was of the attempt that took them"
+
+
+def test_spoilt_checkpoint_is_not_offered_for_ever() -> None:
+    grid = SavingGrid()
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(), max_replicas=1)
+    grid.now += 100.0
+    old, new = (grid.saves(grid.only(job), cpu_s=cpu_s) for cpu_s in (30.0, 60.0))
+    grid.gives_back(grid.only(job), slots=None)
+    used = []
+    for _ in range(5):
+        attempt = grid.only(job)
+        used.append(grid.resumed(attempt))
+        name = grid.worker_of(attempt)
+        agent = grid.agents[name]
+        agent.sent += 1
+        ended = (result(attempt, Outcome.GIVEN_BACK, reason="its checkpoint is not complete"),)
+        del agent.running[attempt]
+        report = Report(agent.sent, agent.seen, (), ended, Load(1), checkpoints=CheckpointReport(spoilt=(attempt,)))
+        grid.step(WorkerReported(name, agent.session, report))
+    assert used == [new, new, old, old, None]
+
+
+def test_failure_after_newer_progress_does_not_count() -> None:
+    grid = SavingGrid()
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(), max_attempts=9, max_replicas=1)
+    newest = ""
+    for step in range(1, 6):
+        grid.now += 100.0
+        newest = grid.saves(grid.only(job), cpu_s=50.0 * step)
+        grid.end(grid.only(job), Outcome.FAILED, wall_s=1.0)
+        assert grid.resumed(grid.only(job)) == newest
+
+
+def test_lost_worker_and_restarted_master_change_nothing() -> None:
+    grid = SavingGrid(lease_s=10.0)
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving())
+    grid.now += 100.0
+    name = grid.saves(grid.only(job), cpu_s=80.0)
+    grid.restart()
+    grid.join("bee")
+    for _ in range(3):
+        grid.wait(11.0)
+        grid.report("bee")
+    (attempt,) = grid.running("bee")
+    assert grid.resumed(attempt) == name
+    grid.restart()
+    grid.join("bee")
+    assert grid.store.replayed().checkpoints == grid.store.checkpoints
+    grid.end(attempt, wall_s=5.0, cpu_s=5.0)
+    assert grid.job(job).used == pytest.approx(85.0), "the work in the checkpoint counts, once"
+
+
+def test_other_system_continues_only_from_portable_checkpoints() -> None:
+    for portable in (False, True):
+        grid = SavingGrid()
+        grid.join("ant")
+        job = grid.submit(checkpoint=saving(portable=portable), max_replicas=1)
+        grid.now += 100.0
+        name = grid.saves(grid.only(job), cpu_s=80.0)
+        grid.join("mac", facts(os="macos"))
+        grid.gives_back(grid.only(job))
+        assert grid.resumed(grid.only(job)) == (name if portable else None)
+
+
+def test_vote_of_a_quorum_continues_only_from_its_own_line() -> None:
+    grid = SavingGrid()
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(), quorum=2)
+    (one,), (two,) = grid.running("ant"), grid.running("bee")
+    grid.now += 100.0
+    grid.saves(one, cpu_s=80.0)
+    grid.gives_back(two, slots=None)
+    (again,) = grid.running("bee")
+    assert grid.resumed(again) is None, "its vote would repeat the other's"
+    grid.gives_back(one, slots=None)
+    (third,) = grid.running("ant")
+    assert grid.resumed(third) is not None
+    assert grid.job(job).state is not JobState.SUCCEEDED
+
+
+def test_line_with_a_worker_in_quarantine_is_not_used_elsewhere() -> None:
+    grid = SavingGrid()
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(), max_replicas=1)
+    attempt = grid.only(job)
+    name = grid.worker_of(attempt)
+    grid.now += 100.0
+    grid.saves(attempt, cpu_s=80.0)
+    bad = grid.store.workers[name]
+    bad.quarantined_until, bad.quarantines, bad.quarantine_reason = grid.now + 1000.0, 1, "it failed elsewhere"
+    grid.restart()
+    for each in ("ant", "bee"):
+        grid.join(each)
+    grid.gives_back(attempt)
+    assert grid.worker_of(grid.only(job)) != name
+    assert grid.resumed(grid.only(job)) is None
+
+
+def test_cancelled_task_keeps_one_for_a_retry_and_from_start_removes_it() -> None:
+    for from_start in (False, True):
+        grid = SavingGrid()
+        grid.workers("ant")
+        job = grid.submit(checkpoint=saving())
+        grid.now += 100.0
+        names = [grid.saves(grid.only(job), cpu_s=cpu_s) for cpu_s in (30.0, 60.0)]
+        grid.ask(JobCancelled(job))
+        grid.report("ant")
+        assert [one.manifest for one in grid.store.checkpoints.values()] == [names[1]]
+        grid.submit()  # another step: the job leaves memory
+        kept = tuple(grid.store.checkpoints.values())
+        grid.end(grid.running("ant")[0])
+        grid.step(CheckpointsRecalled(job, kept, is_dropped=from_start))
+        grid.step()
+        grid.step(grid.retry_event(job))
+        assert grid.resumed(grid.only(job)) == (None if from_start else names[1])
+        assert len(grid.store.checkpoints) == (0 if from_start else 1)
+
+
+def test_expected_run_time_excludes_the_work_in_the_checkpoint() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), size=100.0)
+    grid.now += 100.0
+    grid.saves(grid.only(job), cpu_s=60.0)
+    grid.gives_back(grid.only(job))
+    grid.report("ant")
+    attempt = grid.store.attempts[grid.only(job)]
+    assert attempt.expected_s == pytest.approx(40.0)
+
+
+def test_long_task_starts_in_a_short_allocation_if_two_checkpoints_fit() -> None:
+    for left_s, every_s, starts in ((3600.0, 600.0, True), (1000.0, 600.0, False), (1000.0, None, True)):
+        for checkpoint in (CheckpointSpec(every_s=every_s), None):
+            grid = SavingGrid()
+            grid.join("ant", replace(facts(), until=grid.now + left_s))
+            grid.submit(size=4 * 3600.0, checkpoint=checkpoint)
+            assert bool(grid.running("ant")) == (starts and checkpoint is not None)
+
+
+def test_time_left_counts_the_work_in_the_checkpoint() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), size=100.0, max_replicas=1)
+    grid.now += 100.0
+    grid.saves(grid.only(job), cpu_s=60.0)
+    grid.gives_back(grid.only(job), slots=None)
+
+    def left() -> float:
+        state = grid.scheduler.state
+        attempt = state.attempts[grid.only(job)]
+        return measure.left_of(state.grid, state.jobs[job], state.workers["ant"], attempt)
+
+    assert left() == pytest.approx(40.0)
+    grid.restart()
+    grid.join("ant")
+    assert left() == pytest.approx(40.0)
+    assert measure.work_left(grid.scheduler.state.grid, grid.scheduler.state.jobs[job], 1) == pytest.approx(40.0)
+
+
+def test_remainder_teaches_no_prediction() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), name="sweep")
+    grid.now += 100.0
+    grid.saves(grid.only(job), cpu_s=60.0)
+    grid.gives_back(grid.only(job))
+    grid.report("ant")
+    grid.end(grid.only(job), wall_s=1.0, cpu_s=1.0)
+    runs = [run for program in grid.store.programs.values() for run in program.window]
+    assert runs == []
+    assert grid.job(job).work_done == pytest.approx(61.0)
+
+
+def test_task_that_sleeps_has_newer_checkpoints_too() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    attempt = grid.only(grid.submit(checkpoint=saving()))
+    grid.now += 100.0
+    names = [grid.saves(attempt, cpu_s=0.0, wall_s=wall_s) for wall_s in (10.0, 20.0, 30.0)]
+    assert {one.manifest for one in grid.store.checkpoints.values()} == set(names[1:])
+
+
+def test_explain_names_the_newest_checkpoint_and_why_there_is_no_newer_one() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving())
+    attempt = grid.only(job)
+
+    def says() -> str:
+        explained = explain_task(grid.scheduler, attempt.task_id)
+        assert explained
+        return explained.sentence
+
+    assert says() == "running on ant"
+    grid.now += 100.0
+    grid.saves(attempt, cpu_s=50.0)
+    assert says() == "running on ant; its checkpoint from ant contains 50 s"
+    agent, told = grid.agents["ant"], RefusedCheckpoint(attempt, "model.h5 is written in place")
+    agent.sent += 1
+    report = Report(
+        agent.sent, agent.seen, (Held(attempt),), (), Load(1), checkpoints=CheckpointReport(refused=(told,))
+    )
+    grid.step(WorkerReported("ant", agent.session, report))
+    assert says().endswith("contains 50 s; no checkpoint on ant: model.h5 is written in place")
+    grid.saves(attempt, cpu_s=60.0)
+    assert says() == "running on ant; its checkpoint from ant contains 60 s"
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_newer_checkpoint_resets_the_count_of_agents_that_died(saves: bool) -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), max_replicas=1, max_attempts=1)
+    for count in range(1, 7):
+        if grid.job(job).is_over:
+            break
+        grid.now += 100.0
+        attempt = grid.only(job)
+        if saves:
+            grid.saves(attempt, cpu_s=50.0 * count)
+        grid.end(attempt, Outcome.GIVEN_BACK, reason="its agent died", took_down=True)
+    assert grid.job(job).is_over != saves
+
+
+def test_late_report_of_an_attempt_that_is_over_is_ignored() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving())
+    attempt = grid.only(job)
+    grid.end(attempt)
+    agent = grid.agents["ant"]
+    agent.sent += 1
+    taken = TakenCheckpoint(attempt, "a" * 64, 1, 1, 1.0, 1.0, ("ant",), 0)
+    grid.step(
+        WorkerReported(
+            "ant",
+            agent.session,
+            Report(agent.sent, agent.seen, (), (), Load(1), checkpoints=CheckpointReport((taken,))),
+        )
+    )
+    assert grid.store.checkpoints == {}
+
+
+def test_row_says_which_attempt_continued_from_what() -> None:
+    grid = SavingGrid()
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(), max_replicas=1)
+    grid.now += 100.0
+    name = grid.saves(grid.only(job), cpu_s=60.0)
+    grid.gives_back(grid.only(job))
+    attempt = grid.only(job)
+    (row,) = grid.store.resumed.values()
+    assert (row.id, row.manifest, row.cpu_s, row.times) == (attempt, name, 60.0, 1)
+    assert grid.store.attempts[attempt].state in (AttemptState.DISPATCHED, AttemptState.RUNNING)
