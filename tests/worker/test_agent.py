@@ -80,8 +80,8 @@ async def start(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(result_delivery, "_RETRY_S", 0.05)
     agents: list[Started] = []
 
-    def begin(**settings: Any) -> Started:
-        agents.append(Started(tmp_path / "data", master.url, settings))
+    def begin(folder: str = "data", **settings: Any) -> Started:
+        agents.append(Started(tmp_path / folder, master.url, settings))
         return agents[-1]
 
     yield begin

@@ -80,3 +80,19 @@ def test_beginning_is_kept_of_a_stopped_task(tmp_path: Path) -> None:
 def test_last_line_is_found(tmp_path: Path, text: bytes, line: str) -> None:
     capture, _ = fed(tmp_path / "out", 100, [text[:3], text[3:]] if text else [])
     assert capture.last_line == line
+
+
+@given(SIZES, SIZES, LIMITS)
+def test_restored_capture_ends_like_an_uninterrupted_capture(
+    tmp_path_factory: pytest.TempPathFactory, first: list[int], second: list[int], limit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("restored")
+    pieces = [bytes([65 + number % 26]) * size for number, size in enumerate([*first, *second])]
+    whole, _ = fed(folder / "whole", limit, pieces)
+    before, _ = fed(folder / "before", limit, pieces[: len(first)])
+    after = Capture(lambda: folder / "after", limit, fail)
+    after.restore(before.content(), before.size_bytes)
+    assert after.content() == before.content()
+    for piece in pieces[len(first) :]:
+        after.feed(piece)
+    assert after.finish(whole=True) == whole.finish(whole=True)

@@ -12,17 +12,28 @@ import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from loopline_shared.model import Outcome
+from loopline_shared.model import AttemptId, Outcome
+from loopline_shared.protocol.checkpoints import CheckpointOrder
+from loopline_shared.protocol.worker_link import Run
+from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
+from loopline_worker.checkpoints.local_store import LocalStore
+from loopline_worker.checkpoints.tools import CheckpointTools
+from loopline_worker.files.allowance import NetworkAllowance
+from loopline_worker.files.cache import Cache
+from loopline_worker.files.downloads import Downloads
+from loopline_worker.files.uploads import Uploads
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
-from loopline_worker.settings import SandboxChoice
+from loopline_worker.link.http_client import HttpClient
+from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.supervisor.users import folders, service
 from loopline_worker.supervisor.users.credentials import TaskUser
@@ -149,6 +160,43 @@ async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:
             os.kill(supervisor, signal.SIGKILL)
             assert (await bench.end_of(run)).outcome is Outcome.GIVEN_BACK
         await until(lambda: not any(map(_is_a_task, psutil.process_iter())))
+
+
+async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: Bench) -> None:
+    """The agent takes it when the attempt has ended: before, it may neither stop the task nor read its files."""
+    allowance = NetworkAllowance(bench.folder / "traffic")
+    allowance.why_closed = "closed"
+    client = HttpClient(WorkerSettings.load(master="http://127.0.0.1:1", data_dir=bench.folder, token="x"))
+    store = LocalStore(bench.folder / "checkpoints")
+    wing = Checkpoints(
+        store,
+        lambda: CheckpointTools(
+            worker="w1",
+            store=store,
+            cache=Cache(bench.folder / "cache", 2**30, Downloads(client)),
+            uploads=Uploads(client, allowance=allowance),
+            allowance=allowance,
+            task_group=bench.task_group,
+            free_bytes=lambda: 2**30,
+        ),
+    )
+    wing.attach(SimpleNamespace(life="", is_in_use=False, is_stopping=False, speak=lambda: None))  # type: ignore[arg-type]
+    bench.runner._wings = [wing]
+    code = (
+        'cd "$LOOPLINE_CHECKPOINT"; cat state 2>/dev/null; id -u; umask 077; echo saved > state.new; '
+        'mv state.new state; touch "$LOOPLINE_SCRATCH/begun"; [ "$LOOPLINE_RESUMED" = 1 ] || sleep 1000'
+    )
+    for number in (1, 2):
+        run = Run(AttemptId(1, 1, number), ("sh", "-c", code), {}, {}, checkpoint=CheckpointOrder(every_s=1.0))
+        bench.runner.start(run)
+        if number == 1:
+            await until((bench.scratch / str(run.attempt) / "begun").exists)
+            bench.runner.cancel(run.attempt, Outcome.GIVEN_BACK, "the owner came back")
+        result = await bench.end_of(run)
+    user, saved, other = result.stdout.data.split()
+    assert (result.outcome, saved) == (Outcome.SUCCEEDED, b"saved")
+    assert {int(user), int(other)} <= two_users()
+    wing.close()
 
 
 def test_folder_is_lent_only_to_a_group(tmp_path: Path) -> None:

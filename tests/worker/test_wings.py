@@ -12,6 +12,8 @@ from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
 from loopline_worker.attempts.fence import Fence, FencedAttempt
 from loopline_worker.attempts.start_gate import GangGates, StartGate
+from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
+from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import Assigned
 from loopline_worker.core.gang_members import GangMembers
@@ -23,8 +25,8 @@ from loopline_worker.gpus.gpu_wing import GpuPart, Gpus
 from loopline_worker.peers.peering import Peering
 
 WINGS: dict[type, tuple[type, ...]] = {
-    AgentWing: (Environments, GangGates, Peering, Fence, Gpus),
-    AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart),
+    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints),
+    AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart, AttemptCheckpoints),
     MachineWing: (GangMembers, GpuTasks),
 }
 

@@ -239,6 +239,21 @@ class Agent:
         """True while tasks or the owner want this computer."""
         return not self.parts.machine.is_idle or self.parts.machine.is_in_use
 
+    @property
+    def is_in_use(self) -> bool:
+        """True if the owner uses the computer or presence is unknown."""
+        return self.parts.machine.is_in_use
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once the agent ends."""
+        return self._stopped.is_set()
+
+    @property
+    def life(self) -> str:
+        """The life of the master's database that all attempts come from; empty: not known."""
+        return self.parts.machine.life
+
     def speak(self) -> None:
         """Send a Report soon."""
         self._link.speak()
@@ -303,8 +318,9 @@ class Agent:
         texts = [parts.journal.text(result) for result in inventory.results]
         life, delivering = parts.machine.life, inventory.delivering
         seq, frame = session.report_of(
-            held, texts, draft.load, inventory.waiting, draft.members, draft.peers, delivering=delivering, life=life
-        )
+            held, texts, draft.load, inventory.waiting, draft.members, draft.peers,
+            delivering=delivering, checkpoints=draft.checkpoints, life=life,
+        )  # fmt: skip
         for wing in parts.wings:
             wing.reported(seq)
         parts.link_quality.sent(seq, time.monotonic())

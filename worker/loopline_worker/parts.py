@@ -18,6 +18,8 @@ from loopline_worker.attempts.fence import CAN_FENCE, Fence
 from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.attempts.start_gate import GangGates
+from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
+from loopline_worker.checkpoints.local_store import LocalStore
 from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
 from loopline_worker.departure import Departure
@@ -59,6 +61,7 @@ from loopline_worker.state.result_delivery import ResultDelivery
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
+    from loopline_worker.checkpoints.tools import CheckpointTools
     from loopline_worker.launch.sandbox import Sandbox
 
 log = logging.getLogger(__name__)
@@ -129,7 +132,8 @@ def assemble(
         abilities, python, settings, data_directory, cache,
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence(), *gpus)
+    checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence(), *gpus, checkpoints)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
@@ -152,6 +156,23 @@ def assemble(
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(Contribution(data_directory.contribution)), departure=departure,
     )  # fmt: skip
+
+
+def _checkpoints(
+    name: str, settings: WorkerSettings, data_directory: DataDirectory, cache: Cache, uploads: Uploads,
+    allowance: NetworkAllowance, task_group: TaskGroup,
+) -> Checkpoints:  # fmt: skip
+    store = LocalStore(data_directory.checkpoints)
+
+    def make_tools() -> CheckpointTools:
+        from loopline_worker.checkpoints.tools import CheckpointTools  # for few workers
+
+        return CheckpointTools(
+            worker=name, store=store, cache=cache, uploads=uploads, allowance=allowance, task_group=task_group,
+            free_bytes=lambda: data_directory.free_bytes() - settings.disk_reserve_bytes,
+        )  # fmt: skip
+
+    return Checkpoints(store, make_tools)
 
 
 def _departure(settings: WorkerSettings) -> Departure:

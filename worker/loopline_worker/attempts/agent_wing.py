@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 from loopline_worker.core.machine_wing import DraftReport, MachineWing
 
 if TYPE_CHECKING:
-    from loopline_shared.model import Resource, Result
+    from loopline_shared.model import AttemptId, Held, Resource, Result
     from loopline_shared.protocol.worker_link import Assign, Run
+    from loopline_worker.attempts.capture import Capture
+    from loopline_worker.attempts.judge import Verdict
     from loopline_worker.core.events import Event
     from loopline_worker.core.instructions import WingInstruction
-    from loopline_worker.launch.interface import Job, Tree
+    from loopline_worker.launch.interface import Ended, Job, Tree
 
 
 class AgentView(Protocol):
@@ -24,6 +26,18 @@ class AgentView(Protocol):
     @property
     def is_wanted(self) -> bool:
         """True while tasks or the owner want this computer."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """True if the owner uses the computer or presence is unknown."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once the agent ends: there is time to write to the disk, but not to send files."""
+
+    @property
+    def life(self) -> str:
+        """The life of the master's database that all attempts come from; empty: not known."""
 
     def post(self, event: Event) -> None:
         """Post an event to the machine."""
@@ -38,11 +52,42 @@ class AgentView(Protocol):
         """Report another state of a resource, in a new session with the master."""
 
 
+class OngoingAttempt(Protocol):
+    """An attempt, as its parts see it."""
+
+    id: AttemptId
+    is_frozen: bool
+
+    @property
+    def folder(self) -> Path:
+        """The scratch folder."""
+
+    @property
+    def is_unwanted(self) -> bool:
+        """True if it was asked to end."""
+
+    @property
+    def held(self) -> Held:
+        """Run time and CPU time until now, or until the end."""
+
+    @property
+    def streams(self) -> tuple[Capture, Capture]:
+        """The captures of stdout and stderr."""
+
+    def measure(self) -> None:
+        """Bring the CPU time in ``held`` up to date."""
+
+
 class AttemptPart:
     """A wing's part in one attempt. Every hook does nothing by default."""
 
     prepares = False
     """True if ``prepare`` may take a while, which counts as preparation in the attempt's phases."""
+    earlier_s = 0.0
+    """Run time of earlier attempts that this one continues: it counts against the task's time limit."""
+
+    def attach(self, attempt: OngoingAttempt) -> None:
+        """Set the attempt. Called before any other hook."""
 
     async def prepare(self, job: Job) -> None:
         """Get what the task needs, before its inputs are staged. Raises StagingError or OSError."""
@@ -54,11 +99,14 @@ class AttemptPart:
         """Take the attempt's process tree: a supervisor has it, and starts it now or later."""
 
     def on_frozen(self, is_frozen: bool) -> None:
-        """Freeze or thaw the wing's own processes for the attempt before its task starts."""
+        """Freeze or thaw the wing's own processes for the attempt. Once it has a tree, that is frozen already."""
 
-    async def failure(self) -> str:
-        """Return this computer's failure that may be why the task has failed; empty if there is none."""
-        return ""
+    async def on_end(self, ended: Ended, verdict: Verdict) -> Verdict:
+        """Return the verdict on the attempt, mostly the given one. Called once none of its processes is left.
+
+        Its output is complete, its folder is still there, and no output has been collected. Raises OSError.
+        """
+        return verdict
 
     def after_end(self) -> None:
         """Release the attempt's resources: its result was posted, and its folder is removed."""

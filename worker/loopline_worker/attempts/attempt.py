@@ -93,6 +93,8 @@ class Attempt:
         self._verdict: Verdict | None = None  # the requested outcome and reason, if it must end
         self._peak_memory_bytes = 0
         self._clock = AttemptClock()
+        for part in parts:
+            part.attach(self)
 
     @property
     def room(self) -> Path | None:
@@ -102,6 +104,11 @@ class Attempt:
     @property
     def folder(self) -> Path:
         return Path(self._job.folder)
+
+    @property
+    def streams(self) -> tuple[Capture, Capture]:
+        """The captures of stdout and stderr."""
+        return self._stdout, self._stderr
 
     @property
     def is_unwanted(self) -> bool:
@@ -147,9 +154,8 @@ class Attempt:
         self._clock.freeze()
         if self._tree:
             self._tree.freeze()
-        else:
-            for part in self._parts:
-                part.on_frozen(True)
+        for part in self._parts:
+            part.on_frozen(True)
 
     def thaw(self) -> None:
         """Continue a frozen tree."""
@@ -159,9 +165,8 @@ class Attempt:
         if self._tree:
             self._clock.thaw()
             self._tree.thaw()
-        else:
-            for part in self._parts:
-                part.on_frozen(False)
+        for part in self._parts:
+            part.on_frozen(False)
 
     def forget(self) -> None:
         """Have the wings release the attempt's resources: its result was posted, and its folder is removed."""
@@ -203,7 +208,10 @@ class Attempt:
     def begins(self) -> None:
         """Start the clock: the task starts now."""
         self.is_prefetched = False
-        self._clock.begins(self._timeout_s, self._on_timeout)
+        limit_s = self._timeout_s
+        if limit_s is not None and self._parts:
+            limit_s = max(0.0, limit_s - sum(part.earlier_s for part in self._parts))
+        self._clock.begins(limit_s, self._on_timeout)
 
     # From its start to its result.
 
@@ -353,9 +361,10 @@ class Attempt:
     async def _conclude(self, ended: Ended) -> Result:
         """Collect outputs, value and metrics, depending on the outcome, and return the result. Raises OSError."""
         ended = await self._with_breach(ended)
-        outcome, reason = self._judge(ended)
-        if outcome is Outcome.FAILED and (failure := await self._failure_of_parts()):
-            outcome, reason = Outcome.GIVEN_BACK, failure
+        verdict = self._judge(ended)
+        for part in self._parts:
+            verdict = await part.on_end(ended, verdict)
+        outcome, reason = verdict
         outputs: tuple[OutputFile, ...] = ()
         is_final = False
         if self._task_files and outcome is Outcome.SUCCEEDED:
@@ -377,12 +386,6 @@ class Attempt:
         if outcome is Outcome.SUCCEEDED:
             reason = "; ".join(filter(None, (reason, remark)))
         return self._result(ended, (outcome, reason), outputs, metrics, is_final)
-
-    async def _failure_of_parts(self) -> str:
-        for part in self._parts:
-            if failure := await part.failure():
-                return failure
-        return ""
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """Return the end with a breach of the scratch limit, if that explains the failure."""

@@ -56,6 +56,48 @@ class Capture(asyncio.Protocol):
         shown = ("".join(letter for letter in line if letter.isprintable()).strip() for line in lines)
         return next((line[:_LONGEST_LINE] for line in shown if line), "")
 
+    @property
+    def read_end(self) -> int:
+        """Return the descriptor of the pipe's end for reading; -1 if there is no pipe."""
+        pipe = self._transport and self._transport.get_extra_info("pipe")
+        return pipe.fileno() if pipe and not pipe.closed else -1
+
+    def read_now(self) -> None:
+        """Read everything that is in the pipe at this moment."""
+        with suppress(OSError):  # it is empty, or closed
+            while (end := self.read_end) >= 0 and (data := os.read(end, _PART_BYTES)):
+                self.feed(data)
+
+    def content(self) -> bytes:
+        """Return what is kept, in reading order, without a word about what is missing. Raises OSError.
+
+        It may be called in another thread while nothing is fed.
+        """
+        if self._file is None:
+            return self._head
+        content = _read(self._path(), 0, self._limit_bytes)
+        missing = self._size_bytes - self._limit_bytes
+        if missing <= 0 or len(content) <= self._half_bytes:
+            return content
+        place = self._half_bytes + missing % (len(content) - self._half_bytes)
+        return content[: self._half_bytes] + content[place:] + content[self._half_bytes : place]
+
+    def restore(self, content: bytes, size_bytes: int) -> None:
+        """Begin with the ``content`` of an earlier attempt's capture, which had ``size_bytes`` written to it."""
+        missing = max(0, size_bytes - len(content))
+        middle = min(len(content), self._half_bytes) if missing else len(content)
+        self.feed(content[:middle])
+        while missing:  # turn the ring to its position; the real content follows
+            ring_bytes = self._limit_bytes - self._half_bytes
+            if self._size_bytes >= self._limit_bytes and ring_bytes and missing >= ring_bytes:
+                turns = missing // ring_bytes * ring_bytes
+                self._size_bytes, missing = self._size_bytes + turns, missing - turns
+                continue
+            part = min(missing, max(ring_bytes, _PART_BYTES))
+            self.feed(bytes(part))
+            missing -= part
+        self.feed(content[middle:])
+
     async def open(self) -> int:
         """Open a pipe and return its write end. The caller closes that descriptor."""
         read, write = os.pipe()

@@ -224,7 +224,7 @@ class Attempts:
             return False
         if attempt.by_wing or run.function or run.software:
             return False
-        return not (run.has_files or run.row_file)
+        return not (run.has_files or run.row_file or run.checkpoint)
 
 
 class SlotNumbers:

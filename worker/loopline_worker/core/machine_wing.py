@@ -13,6 +13,7 @@ from loopline_worker.core.events import WingEvent
 
 if TYPE_CHECKING:
     from loopline_shared.model import Held, Load
+    from loopline_shared.protocol.checkpoints import CheckpointReport
     from loopline_shared.protocol.gang_messages import Member
     from loopline_shared.protocol.link_session import WorkerSession
     from loopline_shared.protocol.transfers import PeerReport
@@ -45,6 +46,7 @@ class DraftReport:
     load: Load
     members: Sequence[Member] = ()
     peers: PeerReport | None = None
+    checkpoints: CheckpointReport | None = None
 
 
 class MachineWing:

@@ -68,12 +68,14 @@ class Collector:
         *,
         optional: Sequence[str] = (),
         parameters: Mapping[str, Value] = MappingProxyType({}),
+        excluded: Sequence[str] = (TEMPORARY,),
     ) -> None:
         """Prepare to collect what matches the ``patterns``, and the ``optional`` ones, which may match nothing.
 
         ``store`` is a folder of the agent on the same disk, for the files. Patterns name the task's ``parameters`` in
-        braces.
+        braces. Folders with ``excluded`` names are not searched, where they are in the scratch folder itself.
         """
+        self._excluded = excluded
         self._parameters = parameters
         self._folder = folder
         self._texts = [*((text, False) for text in patterns), *((text, True) for text in optional)]
@@ -160,7 +162,7 @@ class Collector:
         for name, mode in known:
             self._check_wanted()
             after = matcher.after(places, name)
-            if not after or (not names and name == TEMPORARY):
+            if not after or (not names and name in self._excluded):
                 continue
             path, matched = (*names, name), matcher.matched(after)
             if S_ISDIR(mode):
@@ -212,7 +214,7 @@ class Collector:
         found = [
             _shown((*folder, name)) + ("/" if is_folder else "")
             for name, is_folder in names
-            if name not in known and (folder or name != TEMPORARY)
+            if name not in known and (folder or name not in self._excluded)
         ]
         more = f" and {len(found) - _MOST_FOUND:,} more" if len(found) > _MOST_FOUND else ""
         return f"{', '.join(found[:_MOST_FOUND])}{more}" or "no other files"

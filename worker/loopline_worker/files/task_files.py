@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
+from loopline_shared.paths import CHECKPOINT, TEMPORARY
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.outputs import Collected, Collector
@@ -66,5 +67,6 @@ class AttemptFiles:
                 self._outputs_limit_bytes,
                 optional=run.optional_outputs,
                 parameters=run.parameters,
+                excluded=(TEMPORARY, CHECKPOINT) if run.checkpoint else (TEMPORARY,),
             )
         return TaskFiles(Inputs(run, folder, self._cache, self._scratch_limit_bytes), collector, store)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,10 @@ class _Refusal:
 
     reason: str
     is_ours: bool = False
+
+
+class UploadRefusedError(Exception):
+    """The master will never take a file; the message says why."""
 
 
 class Uploads:
@@ -100,6 +105,17 @@ class Uploads:
         if any(refusal.is_ours for refusal in refusals.values()):
             return _given_back(result, reason)
         return replace(result, outcome=Outcome.FAILED, reason=reason, outputs=outputs, is_final=True)
+
+    async def upload(self, sha256: Sha256, file: Path) -> bool:
+        """Upload a file, trying until the master has it. False if it had it already. Raises UploadRefusedError."""
+        import aiohttp
+
+        with suppress(aiohttp.ClientError, OSError, TimeoutError, LooplineError):
+            if await self._offset(sha256) is None:
+                return False
+        if refusal := await self._upload(sha256, file):
+            raise UploadRefusedError(refusal.reason)
+        return True
 
     async def _upload(self, sha256: Sha256, file: Path) -> _Refusal | None:
         """Upload a file, trying again until the master has it or refuses it for good."""

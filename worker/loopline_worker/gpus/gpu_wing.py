@@ -32,10 +32,11 @@ from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
     from loopline_shared.protocol.worker_link import Run
+    from loopline_worker.attempts.judge import Verdict
     from loopline_worker.core.machine_wing import DraftReport
     from loopline_worker.gpus.gpu_locks import GpuLocks
     from loopline_worker.gpus.nvml_reader import NvmlReader
-    from loopline_worker.launch.interface import Job, Tree
+    from loopline_worker.launch.interface import Ended, Job, Tree
 
 _CHECKED_FOR_S = 1.0
 """A busy worker sends many Reports a second."""
@@ -170,11 +171,14 @@ class GpuPart(AttemptPart):
         """Take the task's processes."""
         self._tree = tree
 
-    async def failure(self) -> str:
-        """Return which of its GPUs has failed, because this may be why the task did; empty if all work."""
+    async def on_end(self, ended: Ended, verdict: Verdict) -> Verdict:
+        """Give a failed task back if one of its GPUs has failed, because this may be why."""
+        if verdict[0] is not Outcome.FAILED:
+            return verdict
         await self._watch.read(self.gpus, {each.gpu.id: () for each in self.gpus})
         self._on_news()
-        return self._broken()
+        failure = self._broken()
+        return (Outcome.GIVEN_BACK, failure) if failure else verdict
 
     def _broken(self) -> str:
         return next((f"GPU {each.gpu.index}: {why}" for each in self.gpus if (why := self._watch.broken(each))), "")

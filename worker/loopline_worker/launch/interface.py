@@ -82,6 +82,7 @@ class Job:
     gpus: tuple[str, ...] = ()  # ids of its GPUs
     device_files: tuple[str, ...] = ()  # that it may open besides, as its GPUs need
     ends_at: float | None = None  # the supervisor kills it then, by the clock since boot; None: never
+    pipes_output: bool = False  # it writes to pipes of the agent's own: none of it passes through its supervisor
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ class PosixLauncher:
 
     async def start(self, job: Job, stdout: Target, stderr: Target, name: AttemptId | None = None) -> PosixTree:
         """Start a task and return its tree, which the caller awaits."""
-        if isinstance(stdout, int) or isinstance(stderr, int):
+        if job.pipes_output or isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
                 return self._start(self._tree(job, ()), files)
         return self._start(self._tree(job, (stdout, stderr), name if job.makes_folder else None))

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loopline_worker.launch import open_files
+from loopline_worker.launch.hold import Hold
 from loopline_worker.launch.interface import Ended, Limits, PrefetchListener, Usage
 from loopline_worker.launch.portable_family import signal_all, usage_of
 from loopline_worker.launch.sinks import Sink
@@ -88,6 +89,7 @@ class PosixTree:
         self._low_sessions: set[int] = set()
         self._is_in_frozen_group = False  # or was
         self._must_thaw = False  # the last attempt to thaw it failed
+        self._hold: Hold | None = None  # while a snapshot needs it to be still
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
         self._past_cpu_s = 0.0  # of its supervisor's tasks, as it started
         self._cpu_time: TreeCpuTime | None = None  # once it is measured
@@ -127,8 +129,40 @@ class PosixTree:
             self._set_frozen(True)
 
     def thaw(self) -> None:
-        """Let it go on."""
-        self._set_frozen(False)
+        """Let it go on, once it is not held any more."""
+        if self._hold:
+            self.is_frozen, self._hold.must_thaw = False, True
+        else:
+            self._set_frozen(False)
+
+    def hold(self) -> bool:
+        """Stop its processes until ``release``, beside any freeze. False if that is impossible.
+
+        Unlike a freeze it is for some milliseconds, and leaves alone what the task itself has stopped.
+        """
+        if self.has_ended or not self._root or self.link.signal or sys.platform != "linux":
+            return False
+        try:
+            self._hold = Hold(self._root, self._group)
+        except OSError:  # no file descriptor left
+            self._must_thaw = not self.is_frozen
+            return False
+        self._is_in_frozen_group |= self._hold.has_group
+        return True
+
+    def is_held(self) -> bool:
+        """True if none of its threads can run before ``release``."""
+        return self._hold is not None and not self.has_ended and self._hold.is_complete()
+
+    def release(self) -> None:
+        """Undo ``hold``. It continues unless it is frozen."""
+        hold, self._hold = self._hold, None
+        if hold is None or self.has_ended or self.is_frozen:
+            return
+        if hold.must_thaw:
+            self._set_frozen(False)
+        else:
+            self._must_thaw = not hold.release()
 
     def follow(self) -> None:
         """Have the supervisor pass on its output as it comes."""

@@ -41,6 +41,7 @@ class DataDirectory:
         self.spool = self.folder / "spool"
         self.cache = self.folder / "cache"
         self.environments = self.folder / "environments"
+        self.checkpoints = self.folder / "checkpoints"
         self.journal = self.folder / "ledger.jsonl"
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"

@@ -118,6 +118,10 @@ class ControlGroup:
         """Return the processes of the frozen part, once all of them have stopped; empty before."""
         if not self._frozen or not _numbers(processes.read(f"{self._frozen}/cgroup.events")).get("frozen"):
             return set()
+        return self.frozen_part()
+
+    def frozen_part(self) -> set[int]:
+        """Return the processes in the part that can be frozen."""
         return set(map(int, processes.read(f"{self._frozen}/cgroup.procs").split()))
 
     def memory_bytes(self) -> int | None:

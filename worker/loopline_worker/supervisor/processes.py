@@ -48,6 +48,12 @@ def status(pid: int) -> Process | None:
     return Process(pid, stat) if stat else None
 
 
+def thread_states(pid: int) -> list[str]:
+    """Return the state of each thread of a process; empty if it is gone."""
+    stats = (read(f"/proc/{pid}/task/{thread}/stat") for thread in _pids(f"/proc/{pid}/task"))
+    return [chr(stat[stat.rindex(b")") + 2]) for stat in stats if stat]
+
+
 def private_bytes(pid: int) -> int:
     """Return the memory of a process that is in no file; 0 if it is unknown. What it shares since a fork counts."""
     sizes = read(f"/proc/{pid}/statm").split()

@@ -88,7 +88,6 @@ class Supervisor(OrderServer):
         self._group.make()
         self._group.enter()
         if self._isolates:
-            landlock.isolate()
             self._filter.install()
 
     # The task.
@@ -96,6 +95,9 @@ class Supervisor(OrderServer):
     def prepare(self, order: TaskOrder, files: list[int]) -> TaskRunner:
         """Set the limits, and put up the order's walls. Raises OSError."""
         self._open_to_user(files)
+        if self._isolates and order.paths is None:  # else its own rules do; two of them would forbid some renames
+            landlock.isolate()
+            self._isolates = False
         runner: TaskRunner = self._own
         if order.cell:
             runner = self._prepared_cell(order)

@@ -54,7 +54,8 @@ def version() -> int:
 def isolate() -> bool:
     """Cut the calling thread off from the abstract sockets and the processes of others. False on older kernels.
 
-    All files stay in reach, so that a sandbox can still be mounted.
+    All files stay in reach, so that a sandbox can still be mounted. But under rules that say nothing about files the
+    kernel denies every rename from one folder to another.
     """
     if version() < _SCOPES_SINCE:
         return False

@@ -1,0 +1,134 @@
+"""Sending the checkpoints of one attempt to the master: one at a time, first the pieces and then the manifest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from loopline_shared.model import Sha256
+from loopline_shared.protocol.checkpoints import TakenCheckpoint
+from loopline_worker.checkpoints.interval import CheckpointInterval
+from loopline_worker.checkpoints.local_store import StoredTask
+from loopline_worker.checkpoints.packing import Checkpoint, Packed
+from loopline_worker.checkpoints.tools import CheckpointTools, together
+from loopline_worker.files.uploads import UploadRefusedError
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 2
+
+
+class Sending:
+    """Sends the newest checkpoint when one is due."""
+
+    def __init__(
+        self,
+        stored: StoredTask,
+        tools: CheckpointTools,
+        interval: CheckpointInterval,
+        on_sent: Callable[[TakenCheckpoint], None],
+    ) -> None:
+        self.at_master: frozenset[Sha256] = frozenset()
+        """Pieces of the newest checkpoint that the master has."""
+        self.interval = interval
+        self._stored = stored
+        self._tools = tools
+        self._on_sent = on_sent
+        self._newest: Checkpoint | None = None
+        self._sent = ""  # manifest
+        self._sending: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._on_its_way: Checkpoint | None = None
+
+    @property
+    def needed(self) -> frozenset[Sha256]:
+        """The pieces that must stay on the disk until they are sent."""
+        kept = [one.packed for one in (self._on_its_way, self._newest) if one and one.packed.manifest != self._sent]
+        return frozenset(name for packed in kept for name in (packed.manifest, *packed.sizes))
+
+    def offer(self, checkpoint: Checkpoint) -> None:
+        """Send this one when the next is due, unless a newer one comes before."""
+        self._newest = checkpoint
+        self._plan()
+
+    def hurry(self) -> None:
+        """Send the newest checkpoint now, unless one is under way."""
+        if self._newest and self._newest.packed.manifest != self._sent and self._sending is None:
+            if self._timer:
+                self._timer.cancel()
+            self._start()
+
+    async def send_last(self, longest_s: float) -> None:
+        """Send the newest checkpoint now. The upload of an older one is cancelled."""
+        if self._newest is None or self._newest.packed.manifest == self._sent:
+            return
+        if self._on_its_way is not self._newest:
+            await self.stop()
+            self._start()
+        try:
+            async with asyncio.timeout(longest_s):
+                while self._sending:
+                    await asyncio.shield(self._sending)
+        except TimeoutError:
+            log.info("the last checkpoint of %s stays here: it was not sent in time", self._newest.record.attempt)
+
+    async def stop(self) -> None:
+        """Stop sending."""
+        if self._timer:
+            self._timer.cancel()
+        if self._sending:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
+        self._sending = self._timer = None
+
+    def _plan(self) -> None:
+        """StartingPoint sending when it is due. What is under way is finished first."""
+        if self._sending is None and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self.interval.due_at - time.monotonic()), self._start)
+
+    def _start(self) -> None:
+        self._timer, self._on_its_way = None, self._newest
+        if self._on_its_way and not self._tools.is_closed:
+            self._sending = self._tools.task_group.start(self._send(self._on_its_way))
+
+    async def _send(self, one: Checkpoint) -> None:
+        began_at = time.monotonic()
+        try:
+            sent_bytes = await self._send_pieces(one.packed)
+            await self._tools.uploads.upload(one.packed.manifest, self._stored.path(one.packed.manifest))
+        except UploadRefusedError as error:
+            self.interval.failed(time.monotonic())
+            log.warning("a checkpoint of %s stays here: %s", one.record.attempt, error)
+        else:
+            self.interval.succeeded(began_at, time.monotonic() - began_at)
+            self._sent, self.at_master = one.packed.manifest, frozenset(one.packed.sizes)
+            self._on_sent(_taken(one, sent_bytes))
+        finally:
+            self._sending = self._on_its_way = None
+        if self._newest is not one:
+            self._plan()
+
+    async def _send_pieces(self, packed: Packed) -> int:
+        """Send what the master does not have. Return the number of bytes sent."""
+        sent_bytes = 0
+        pieces = iter([sha256 for sha256 in packed.sizes if sha256 not in self.at_master])
+
+        async def send() -> None:
+            nonlocal sent_bytes
+            for sha256 in pieces:
+                if await self._tools.uploads.upload(sha256, self._stored.path(sha256)):
+                    sent_bytes += packed.sizes[sha256]
+
+        await together(*(send() for _ in range(_AT_ONCE)))
+        return sent_bytes
+
+
+def _taken(one: Checkpoint, sent_bytes: int) -> TakenCheckpoint:
+    record = one.record
+    return TakenCheckpoint(
+        record.attempt, record.manifest, one.packed.size_bytes, sent_bytes, record.cpu_s,
+        wall_s=record.wall_s, line=record.line, times=record.times,
+    )  # fmt: skip
