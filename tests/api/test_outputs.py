@@ -396,7 +396,7 @@ async def test_stored_files_named_in_rows_are_found_at_any_offset(
     rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
     monkeypatch.setattr(retention, "_BLOCK_BYTES", 100)
     marks = retention._Marks()
-    retention.Retention(None, blobs, MasterSettings(), None)._mark_rows(marks, rows)  # type: ignore[arg-type]
+    retention.Retention(None, blobs, MasterSettings(), None)._mark_within(marks, rows, retention._NAME_IN_ROWS)  # type: ignore[arg-type]
     assert [name for name in names if name not in marks] == []
     assert len(marks.keys) == len(names)
 

@@ -18,7 +18,7 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.files.user_files import UserFiles
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
-from loopline_master.store.queries.file_references import Named
+from loopline_master.store.queries.file_references import CHECKPOINT, Named
 from loopline_master.timings import FIRST_PRUNE_AFTER_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import PruneReport
@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 DAY_S = 86400.0
 _JOBS_TOLD = 100
 _ROW_FILE = re.compile(r'"parameters":\{[^{}\[\]]*"file":"sha256:([0-9a-f]{64})"')
+_MANIFEST = re.compile(f"{CHECKPOINT}([0-9a-f]{{64}})")
 _NAME_IN_ROWS = re.compile(rb"sha256:([0-9a-f]{64})")
+_NAME_IN_MANIFEST = re.compile(rb'"([0-9a-f]{64})"')
 _BLOCK_BYTES = 2**20
 _OVERLAP_BYTES = len("sha256:") + 64 - 1
 _KEY_CHARACTERS = 15
@@ -107,7 +109,9 @@ class Retention:
         marks = _Marks()
         async for named in self._named(without):
             for found in _ROW_FILE.finditer(named.text):
-                await asyncio.to_thread(self._mark_rows, marks, found[1])
+                await asyncio.to_thread(self._mark_within, marks, found[1], _NAME_IN_ROWS)
+            for found in _MANIFEST.finditer(named.text):
+                await asyncio.to_thread(self._mark_within, marks, found[1], _NAME_IN_MANIFEST)
             for name in named.names():
                 marks.add(name)
         return marks
@@ -115,19 +119,19 @@ class Retention:
     def _named(self, without: frozenset[int]) -> AsyncIterator[Named]:
         return self._store.files.named(without, left_since(self._settings, time.time()))
 
-    def _mark_rows(self, marks: _Marks, row_file: str) -> None:
-        """Mark the files named by the lines of a row file, in small parts so that other work continues.
+    def _mark_within(self, marks: _Marks, file_name: str, pattern: re.Pattern[bytes]) -> None:
+        """Mark the files that a file names, in small parts so that other work continues.
 
         Only existing files are marked: a file that comes later is young, and is kept for that reason.
         """
-        path = self._blobs.find(row_file)
+        path = self._blobs.find(file_name)
         if path is None:
             return
         with path.open("rb") as file:
             rest = b""
             while block := file.read(_BLOCK_BYTES):
                 text = rest + block
-                for name in map(bytes.decode, _NAME_IN_ROWS.findall(text)):
+                for name in map(bytes.decode, pattern.findall(text)):
                     if name not in marks and self._blobs.store.may_have(name):
                         marks.add(name)
                 rest = text[-_OVERLAP_BYTES:]

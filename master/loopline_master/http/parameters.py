@@ -108,6 +108,9 @@ OnlyTasks = Annotated[
         examples=["3,7"],
     ),
 ]
+FromStart = Annotated[
+    bool, BeforeValidator(flag), Field(description="Without the checkpoints that the tasks have kept")
+]
 OfProgram = Annotated[str, Field(max_length=200, pattern=NO_NUL, description="Only programs of this name")]
 IdempotencyKey = Annotated[
     str,

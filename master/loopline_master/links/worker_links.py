@@ -22,6 +22,7 @@ from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
+from loopline_master.links.checkpoint_files import whole_checkpoints
 from loopline_master.links.connection import Complete, WorkerLink
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
@@ -176,6 +177,8 @@ class WorkerLinks:
                     )
                 if report.results:
                     report = await with_files(self._blobs, report)
+                if report.checkpoints:
+                    report = await whole_checkpoints(self._blobs, report)
                 event = WorkerReported(hello.worker, link.session, report)
                 if link.may_answer and self._engine.keep_back(event):
                     link.send(Assign(ANSWER, report.seq))

@@ -29,7 +29,7 @@ from loopline_master.files.whole_files import DAMAGED
 from loopline_master.maintenance.backup import sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.database import Transact, is_sqlite, parse_url, reading
-from loopline_master.store.queries.file_references import FileReferences
+from loopline_master.store.queries.file_references import CHECKPOINT, NAME, FileReferences
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 
@@ -51,12 +51,15 @@ class Loss:
     what: str  # "missing" or "damaged"
     job: int = 0
     task: int = 0
+    checkpoint: bool = False  # it belongs to a checkpoint of the task
 
     @property
     def remedy(self) -> str:
         """The next step for a person."""
         if not self.job:
             return "nothing needs it"
+        if self.checkpoint:
+            return f"of a checkpoint of task {self.job}.{self.task}: an attempt continues from the one before it"
         if self.task:
             return f"of task {self.job}.{self.task}: submit it again; `loopline tasks {self.job}` has its parameters"
         return f"an input of job {self.job}: submit the job again, or send that file again under its name"
@@ -81,14 +84,14 @@ async def check(settings: MasterSettings) -> FilesChecked:
         hint = "name the master's data folder with --data-dir"
         raise LooplineError("fsck", f"there is no database {url.database}", hint)
     if settings.files:
-        state_of = _in_bucket(Bucket(settings.files), report)
+        state_of, content_of = _in_bucket(Bucket(settings.files), report), None
     else:
         folder = settings.files_folder.absolute()
         damaged.update(_damaged(folder, report))
-        state_of = partial(_in_folder, folder, damaged)
+        state_of, content_of = partial(_in_folder, folder, damaged), partial(_content, folder)
     named = set[str]()
     async with reading(url) as read:
-        async for loss in _named_losses(read, state_of, left_since(settings, time.time())):
+        async for loss in _named_losses(read, state_of, content_of, left_since(settings, time.time())):
             named.add(loss.file)
             report.losses.append(loss)
     report.losses += [Loss(name, DAMAGED) for name in sorted(damaged - named)]
@@ -133,11 +136,24 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (file for file in sorted(place.iterdir()) if _FILE.fullmatch(file.name))
 
 
-async def _named_losses(read: Transact, state_of: StateOf, left_at: float) -> AsyncIterator[Loss]:
+async def _named_losses(
+    read: Transact, state_of: StateOf, content_of: Callable[[str], str] | None, left_at: float
+) -> AsyncIterator[Loss]:
+    """Yield the named files that are lost. ``content_of``: reads a manifest, whose pieces are named, too."""
     async for named in FileReferences(read, write=read).named(left_since=left_at):  # no row is changed here
-        for name in dict.fromkeys(named.names()):
+        is_manifest, names = named.text.startswith(CHECKPOINT), named.names()
+        if is_manifest and content_of:
+            names += NAME.findall(content_of(names[0]))
+        for name in dict.fromkeys(names):
             if what := state_of(name):
-                yield Loss(name, what, named.job, named.task)
+                yield Loss(name, what, named.job, named.task, is_manifest)
+
+
+def _content(folder: Path, name: str) -> str:
+    try:
+        return _path(folder, name).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _in_folder(folder: Path, damaged: set[str], name: str) -> str:

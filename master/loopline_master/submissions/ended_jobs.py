@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TypeVar
 
-from loopline_master.core.events import JobRetried, JobSubmitted
+from loopline_master.core.events import CheckpointsRecalled, JobRetried, JobSubmitted
 from loopline_master.core.kernel.effects import Done, Submitted
 from loopline_master.core.kernel.requests import refused_retry
 from loopline_master.engine import Engine
@@ -83,11 +83,14 @@ class Retries:
         self._lock = lock
         self._predecessors = Predecessors(store, engine, lock)
 
-    async def retry(self, job: int, only: Collection[int] = ()) -> None:
-        """Queue the unsuccessful tasks of an ended job again, or ``only`` these. Raises LooplineError if refused."""
-        await self._lock.run(RETRIES, self._retry(job, only))
+    async def retry(self, job: int, only: Collection[int] = (), *, from_start: bool = False) -> None:
+        """Queue the unsuccessful tasks of an ended job again, or ``only`` these. Raises LooplineError if refused.
 
-    async def _retry(self, job: int, only: Collection[int]) -> None:
+        ``from_start``: without the checkpoints that they have kept.
+        """
+        await self._lock.run(RETRIES, self._retry(job, only, from_start=from_start))
+
+    async def _retry(self, job: int, only: Collection[int], *, from_start: bool) -> None:
         """Retry under the lock: the rows cannot change between reading them and the step that takes them in."""
         view = await self._store.jobs.view(job)
         refused = view and refused_retry(job, view.state)
@@ -100,6 +103,9 @@ class Retries:
             _check_failed(event, only)
         async with self._retention.releasing:
             await self._files.retain_for_retry(event.job)
+            if event.job.spec.checkpoint:
+                kept = tuple(await self._store.kept_checkpoints(job, only))
+                await self._engine.ask(CheckpointsRecalled(job, kept, is_dropped=from_start))
             await (self._predecessors.ask(event) if event.job.spec.after else self._engine.ask(event))
 
 

@@ -20,6 +20,7 @@ from loopline_master.http.parameters import (
     Cursor,
     EndedSince,
     EndedUntil,
+    FromStart,
     IdempotencyKey,
     InJobState,
     JobNumber,
@@ -144,11 +145,17 @@ async def change_job(
 
 @routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 429, 503))
 async def retry_job(
-    retries: Retries, store: Store, caller: Caller, job: JobNumber, tasks: OnlyTasks | None = None
+    retries: Retries,
+    store: Store,
+    caller: Caller,
+    job: JobNumber,
+    tasks: OnlyTasks | None = None,
+    from_start: FromStart = False,
 ) -> JobView:
     """Retry the unsuccessful tasks of a failed or cancelled job; it counts as the last to arrive."""
     caller.check_may_steer((await job_view(store, job)).owner)
-    await retries.retry(job, {int(number) for number in tasks.split(",")} if tasks else ())
+    only = {int(number) for number in tasks.split(",")} if tasks else ()
+    await retries.retry(job, only, from_start=from_start)
     return await job_view(store, job)
 
 

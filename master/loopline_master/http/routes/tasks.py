@@ -36,6 +36,7 @@ from loopline_master.store import Store
 from loopline_shared.model import MAX_ID, TaskId
 from loopline_shared.rest.bodies import (
     AttemptView,
+    CheckpointList,
     Explanation,
     FailureReport,
     FoundLine,
@@ -87,6 +88,16 @@ async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: Task
     task_id = TaskId(job, task)
     detail = found(await store.tasks.detail(task_id, row_files.rows), f"task {task_id}")
     return detail.model_copy(update={"outputs": list(await store.files.of_task(task_id) or ())})
+
+
+@routes("GET /jobs/{job}/tasks/{task}/checkpoints", READERS)
+async def list_checkpoints(store: Store, job: JobNumber, task: TaskNumber) -> CheckpointList:
+    """List the checkpoints that a task keeps, the one with the most work first.
+
+    A manifest and its pieces are files: `GET /files/{sha256}`.
+    """
+    await job_view(store, job)
+    return CheckpointList(items=await store.attempts.checkpoints(TaskId(job, task)))
 
 
 @routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(410, 503), **PRINTED)
