@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loopline_shared import __version__
 
 if TYPE_CHECKING:
+    from loopline import checkpoint as checkpoint
     from loopline import joblib as joblib
     from loopline.client import AsyncClient as AsyncClient
     from loopline.executor import Executor as Executor
@@ -29,7 +30,7 @@ _HOMES = {
     "JobSpec": "loopline_shared.spec",
     "LooplineError": "loopline_shared.errors",
 }
-_MODULES = {"joblib": "loopline.joblib", "files": "loopline.transfer.files"}
+_MODULES = {"checkpoint": "loopline.checkpoint", "joblib": "loopline.joblib", "files": "loopline.transfer.files"}
 
 __all__ = [
     "AsyncClient", "AsyncJob", "CallError", "Client", "Executor", "Job", "JobSpec", "LooplineError", "__version__"

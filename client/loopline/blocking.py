@@ -23,6 +23,7 @@ from loopline_shared.rest.access import (
 )
 from loopline_shared.rest.bodies import (
     AttemptView,
+    CheckpointView,
     DemandView,
     Explanation,
     FailureReport,
@@ -78,9 +79,16 @@ class BlockingClient:
         """Resume a paused job."""
         return self._loop_thread.call(self._inner.resume(job))
 
-    def retry(self, job: int, tasks: Collection[int] = ()) -> JobView:
-        """Run the failed and cancelled tasks of a finished job again; or only these of a failed job."""
-        return self._loop_thread.call(self._inner.retry(job, tasks))
+    def retry(self, job: int, tasks: Collection[int] = (), *, from_start: bool = False) -> JobView:
+        """Run the failed and cancelled tasks of a finished job again; or only these of a failed job.
+
+        ``from_start``: without the checkpoints that they have kept.
+        """
+        return self._loop_thread.call(self._inner.retry(job, tasks, from_start=from_start))
+
+    def checkpoints(self, task: TaskId) -> list[CheckpointView]:
+        """Return the checkpoints that a task keeps, the one with the most work first."""
+        return self._loop_thread.call(self._inner.checkpoints(task))
 
     def tasks(
         self, job: int, state: TaskState | None = None, *, page_size: int = LARGEST_PAGE, parameters: bool = False

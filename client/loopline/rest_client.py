@@ -25,6 +25,8 @@ from loopline_shared.rest.access import (
 )
 from loopline_shared.rest.bodies import (
     AttemptView,
+    CheckpointList,
+    CheckpointView,
     DemandView,
     Explanation,
     FailureReport,
@@ -127,10 +129,19 @@ class RestClient:
         """Resume a paused job."""
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/resume")
 
-    async def retry(self, job: int, tasks: Collection[int] = ()) -> JobView:
-        """Run the failed and cancelled tasks of a finished job again; or only these of a failed job."""
-        query = {"tasks": ",".join(map(str, tasks))} if tasks else None
+    async def retry(self, job: int, tasks: Collection[int] = (), *, from_start: bool = False) -> JobView:
+        """Run the failed and cancelled tasks of a finished job again; or only these of a failed job.
+
+        ``from_start``: without the checkpoints that they have kept.
+        """
+        query = {"tasks": ",".join(map(str, tasks))} if tasks else {}
+        if from_start:
+            query["from_start"] = "true"
         return await self.http.ask(JobView, "POST", f"/jobs/{job}/retry", repeat=False, params=query)
+
+    async def checkpoints(self, task: TaskId) -> list[CheckpointView]:
+        """Return the checkpoints that a task keeps, the one with the most work first."""
+        return (await self.http.ask(CheckpointList, "GET", f"/jobs/{task.job}/tasks/{task.task}/checkpoints")).items
 
     # Tasks and their output
 

@@ -15,14 +15,15 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.text import Text
 
-from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, stderr
+from loopline.cli.common import PATIENCE_S, PLAIN, Common, Subject, stderr
 from loopline.cli.errors import usage
 from loopline.cli.render import human
 from loopline.client import AsyncClient
+from loopline.transfer import checkpoints
 from loopline.transfer.downloads import OutputFolder, outputs_of
 from loopline.transfer.layout import DEFAULT, Layout, LayoutError, check_names
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import Stream, TaskState
+from loopline_shared.model import Stream, TaskId, TaskState
 from loopline_shared.rest.bodies import JobDetail, TaskView
 
 AT_ONCE = 8
@@ -54,12 +55,13 @@ class FetchReport:
 
 
 async def fetch(
-    job: JobNumber,
+    job: Subject,
     folder: Path,
     /,
     *,
     layout: Annotated[str, PLACE] = DEFAULT,
     failed: bool = False,
+    checkpoint: bool = False,
     common: Common = PLAIN,
 ) -> None:
     """Download the outputs and logs of all tasks: `3.out`, `3.err` and the folder `3` for task 3.
@@ -72,14 +74,24 @@ async def fetch(
     Parameters
     ----------
     job
-        Number of the job.
+        Number of the job; with --checkpoint a task such as 12.3.
     folder
         Folder to download to; made if it does not exist.
     layout
         Folder of each task in it, named by its parameters: '{lr}/{seed}/' rather than '{task}/'.
     failed
         Also download the outputs that failed tasks have left.
+    checkpoint
+        Download the newest checkpoint of this task instead: its files, and its output so far as `.stdout` and
+        `.stderr`.
     """
+    if checkpoint != isinstance(job, TaskId):
+        raise usage("a checkpoint is of one task", "loopline fetch --checkpoint 12.3 FOLDER")
+    if isinstance(job, TaskId):
+        async with common.client(PATIENCE_S) as client:
+            fetched = await checkpoints.fetch(client, job, folder)
+        common.show(fetched, lambda: Text(f"{human.plural(fetched['files'], 'file')} of {job} are in {folder}"))
+        return
     try:
         template = Layout(layout)
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,6 +60,7 @@ async def retry(
     /,
     *,
     task: Annotated[tuple[int, ...], Parameter(alias="-t", metavar="NUMBER")] = (),
+    from_start: bool = False,
     common: Common = PLAIN,
 ) -> None:
     """Run the failed and cancelled tasks of a job again; the job goes to the end of the queue.
@@ -70,10 +71,12 @@ async def retry(
         A job such as 12, or a failed task of it such as 12.3.
     task
         Only this failed task, by its number; may be given several times.
+    from_start
+        Ignore their checkpoints.
     """
     number, tasks = (job.job, {job.task, *task}) if isinstance(job, TaskId) else (job, {*task})
     async with common.client() as client:
-        view = await client.retry(number, sorted(tasks))
+        view = await client.retry(number, sorted(tasks), from_start=from_start)
     _show([view], common)
 
 

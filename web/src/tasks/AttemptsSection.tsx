@@ -24,10 +24,15 @@ export function AttemptsSection({ attempts }: { attempts: AttemptView[] }) {
 /** Members of a gang have a rank each. */
 const columnsOf = (attempts: AttemptView[]): Column<AttemptView>[] => {
   const [id, ...others] = COLUMNS;
-  return ranksOf(attempts).length ? [id!, RANK, ...others] : COLUMNS;
+  if (ranksOf(attempts).length) return [id!, RANK, ...others];
+  return attempts.some(({ resumed }) => resumed) ? [...COLUMNS.slice(0, -1), RESUMED, ...COLUMNS.slice(-1)] : COLUMNS;
 };
 
 const RANK: Column<AttemptView> = { name: "Rank", class: "right number", show: ({ rank }) => rank ?? "–" };
+const RESUMED: Column<AttemptView> = {
+  name: "Resumed after",
+  show: ({ resumed }) => (resumed ? `${duration(resumed.wall_s)}, from ${resumed.worker}` : "–"),
+};
 const COLUMNS: Column<AttemptView>[] = [
   { name: "Attempt", class: "number", show: (attempt) => attempt.id },
   { name: "State", show: (attempt) => <AttemptState attempt={attempt} /> },

@@ -23,6 +23,7 @@ from loopline_shared.rest.bodies import (
     JobView,
     PassingReport,
     PlanView,
+    ResumedView,
     TaskView,
     WorkerView,
 )
@@ -257,7 +258,16 @@ def _took(task: TaskView, now: float) -> str:
 
 
 def _why(task: TaskView) -> Text:
-    return Text.assemble(task.reason, *([("; " if task.reason else "") + "results differ"] if task.mismatch else []))
+    mismatch = "results differ" if task.mismatch else ""
+    return Text("; ".join(filter(None, (task.reason, mismatch, _resumed(task.resumed)))))
+
+
+def _resumed(by: ResumedView | None) -> str:
+    """Return what an attempt continued from."""
+    if by is None:
+        return ""
+    again = f", {by.times} times so far" if by.times > 1 else ""
+    return f"resumed after {human.duration(by.wall_s)} of work, from {by.worker}{again}"
 
 
 _MISSING_MODULE = re.compile(r"No module named '([^'.]+)")

@@ -251,6 +251,44 @@ class PlaceOptions:
         }
 
 
+@Parameter(name="*", group=Group("Checkpoints", sort_key=6))
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+    """Options about what a stopped task continues from (docs/checkpoints.md).
+
+    Parameters
+    ----------
+    checkpoint
+        Save what the tasks write into the folder $LOOPLINE_CHECKPOINT: a stopped task continues from it, on any
+        worker. The other options of this group imply it.
+    checkpoint_every
+        Time between two checkpoints: 30s, 10m (default: chosen by their cost).
+    checkpoint_exit_code
+        A task that exits with this code has saved its state, and is to be continued: 85.
+    checkpoint_max
+        The largest checkpoint that is kept: 500MB, 20GB; default 1GB.
+    checkpoint_portable
+        A checkpoint may be used on another operating system or type of processor.
+    """
+
+    checkpoint: bool = False
+    checkpoint_every: DurationOption = None
+    checkpoint_exit_code: int | None = None
+    checkpoint_max: BytesOption = None
+    checkpoint_portable: bool = False
+
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON."""
+        given = {
+            "every_s": self.checkpoint_every,
+            "exit_code": self.checkpoint_exit_code,
+            "max_bytes": self.checkpoint_max,
+            "portable": self.checkpoint_portable or None,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return {"checkpoint": {"portable": False, **chosen}} if self.checkpoint or chosen else {}
+
+
 @Parameter(name="*", group=Group("Then", sort_key=7))
 @dataclass(frozen=True, kw_only=True)
 class ThenOptions:

@@ -23,7 +23,15 @@ from loopline.cli.submission import (
 from loopline.cli.submission.failed_of import FailedTasks
 from loopline.cli.submission.inputs import FileOptions, InputFiles
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions, ThenOptions
+from loopline.cli.submission.options import (
+    STDIN,
+    CheckpointOptions,
+    JobOptions,
+    PlaceOptions,
+    SweepOptions,
+    TaskOptions,
+    ThenOptions,
+)
 from loopline.cli.submission.software import ChosenSoftware, SoftwareOptions
 from loopline.cli.submission.sweep import SweepParameters
 from loopline.client import AsyncClient
@@ -31,7 +39,7 @@ from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec
 
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
-_SOFTWARE, _THEN = SoftwareOptions(), ThenOptions()
+_SOFTWARE, _CHECKPOINTS, _THEN = SoftwareOptions(), CheckpointOptions(), ThenOptions()
 
 
 async def submit(
@@ -42,6 +50,7 @@ async def submit(
     files: FileOptions = _FILES,
     places: PlaceOptions = _PLACES,
     programs: SoftwareOptions = _SOFTWARE,
+    checkpoints: CheckpointOptions = _CHECKPOINTS,
     then: ThenOptions = _THEN,
     common: Common = PLAIN,
 ) -> int:
@@ -69,7 +78,7 @@ async def submit(
         file = job_file.read(options.file) if options.file else again.job
         swept = await until_end.enter_async_context(sweep.opened(sweeping, again.rows))
         may_ask = not (then.dry_run or common.json)
-        chosen, parts = software.read(programs, file), (options, tasks, files, places, sweeping)
+        chosen, parts = software.read(programs, file), (options, tasks, files, places, sweeping, checkpoints)
         job, found, warnings = await _composed(command, parts, file, swept, chosen, may_ask=may_ask)
         if file is not None:
             merging.check_all_given(job, file, swept.names_in(job))
@@ -95,7 +104,7 @@ async def _previewed(client: AsyncClient, job: JobSpec, swept: SweepParameters, 
 
 async def _composed(
     command: tuple[str, ...],
-    options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions, SweepOptions],
+    options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions, SweepOptions, CheckpointOptions],
     file: JobFile | None,
     swept: SweepParameters,
     chosen: ChosenSoftware,
