@@ -13,7 +13,7 @@ from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Facts, Order, OrderWithin, Outcome, Resource
 from loopline_shared.protocol.gpus import Gpu
 from loopline_shared.protocol.transfers import FaultKind
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import CheckpointSpec, JobSpec, Range, Requirements
 from loopline_simulator.full.machine_files import SIZE_BYTES
 from tests.campaign import CHECK_EVERY, tried
 from tests.properties.world import Machine, World
@@ -33,7 +33,7 @@ def gpus_of(gpus: int, label: str, quorum: int | None, nodes: int) -> int:
 
 
 specs = st.builds(
-    lambda count, size, replicas, tries, label, quorum, budget, name, nodes, limit_s, session, delay, units: JobSpec(
+    lambda count, size, replicas, tries, label, quorum, budget, name, nodes, limit_s, session, delay, more: JobSpec(
         name=name,
         session=session,
         timeout_s=limit_s,
@@ -46,8 +46,9 @@ specs = st.builds(
         retry_delay_s=delay,
         quorum=None if label or nodes > 1 else quorum,
         replica_budget_s=budget,
-        max_running=units[0] if nodes == 1 else None,
-        requires=Requirements(labels=[label] if label else [], gpus=gpus_of(units[1], label, quorum, nodes)),
+        max_running=more[0] if nodes == 1 else None,
+        checkpoint=CheckpointSpec() if more[2] and nodes == 1 else None,
+        requires=Requirements(labels=[label] if label else [], gpus=gpus_of(more[1], label, quorum, nodes)),
     ),
     st.integers(1, 4),
     st.sampled_from([None, None, "unknown", 1.0, 1.0, 2.0, 2.0, 3.0]),
@@ -61,7 +62,7 @@ specs = st.builds(
     st.sampled_from([None, None, 2.0, 40.0]),
     st.sampled_from([None, None, None, "s", "t"]),
     st.sampled_from([None, None, None, 4.0]),
-    st.tuples(st.sampled_from([None, None, None, 1, 2]), st.sampled_from([0, 0, 0, 1, 2])),
+    st.tuples(st.sampled_from([None, None, None, 1, 2]), st.sampled_from([0, 0, 0, 1, 2]), st.booleans()),
 )
 
 
@@ -215,6 +216,43 @@ class WorldMachine(RuleBasedStateMachine):
             machine.end(list(machine.processes)[which % len(machine.processes)], ends, lies=lies)
         if reports:
             machine.report()
+
+    @rule(
+        name=names,
+        rounds=st.integers(1, 3),
+        done_s=st.sampled_from([0.1, 1.0, 5.0]),
+        crash=crashes,
+        then=st.sampled_from(["its owner", "a reboot", "silence", "a failure", "nothing"]),
+        submits=st.booleans(),
+    )
+    def tasks_save_their_state(
+        self, name: str, rounds: int, done_s: float, crash: str, then: str, submits: bool
+    ) -> None:
+        """Checkpoints are reported, often for the last time before their worker is gone."""
+        machine = self.world.machines[name]
+        if submits:
+            spec = JobSpec(command=["work"], checkpoint=CheckpointSpec(), max_attempts=2)
+            self.world.submit(spec)
+            self.run_smoothly(name, 2, 0, None)
+        for count in range(1, rounds + 1):
+            self.world.pass_time(0.5)
+            for attempt in list(machine.processes):
+                machine.checkpoints.save(attempt, count * done_s)
+            machine.report()
+            self.world.deliver_up(name)
+            self.world.master_steps(crash)
+            self.world.deliver_down(name)
+        if then == "its owner":
+            machine.in_use = True
+            self.world.pass_time(40.0)
+        elif then == "a reboot":
+            self.reboot(name, False, True)
+        elif then == "a failure":
+            self.a_process_ends(name, True, 0, Outcome.FAILED)
+        elif then == "silence":
+            self.world.cut(name, noticed=False)
+            self.world.pass_time(40.0)
+        self.all_run_smoothly(1, 0, None)
 
     @rule(name=names, reports=st.booleans(), pauses=st.sampled_from([False, False, True]))
     def the_owner_comes_or_goes(self, name: str, reports: bool, pauses: bool) -> None:

@@ -8,9 +8,11 @@ virtual time. Every step is checked, and so is each result that a worker may for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 from loopline_master.core.events import (
     Batch,
+    CheckpointsRecalled,
     Event,
     JobCancelled,
     JobPaused,
@@ -116,6 +118,7 @@ class GridWorld:
         if crash == "before commit":
             self._die()
             return None
+        ending.check_resumptions(self.store, effects, self.scheduler.state)
         self.store.commit(Batch(self.now, events), effects)
         self.starts_named |= {
             gang.member(0) for gang in effects.rows(Gang).values() if gang.phase is GangPhase.RUNNING
@@ -273,6 +276,9 @@ class GridWorld:
             job = self.store.jobs[job_id]
             if job.state in ("failed", "cancelled") and not self._is_spoken_of(job_id):
                 material = self.store.retry_material(job_id)
+                if job.spec.checkpoint:
+                    kept = [one for one in self.store.checkpoints.values() if one.job == job_id]
+                    self.inbox.append(CheckpointsRecalled(job_id, tuple(copy(one) for one in kept)))
                 self.inbox.append(JobRetried(*material, ended=self._ended(job.spec.after)))
             return
         self.inbox.append({"cancel": JobCancelled, "pause": JobPaused, "resume": JobResumed}[verb](job_id))

@@ -11,6 +11,7 @@ from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol.link_session import MasterSession, WorkerSession
 from loopline_shared.protocol.worker_link import Assign, Run, Welcome
+from loopline_simulator.full.machine_checkpoints import MachineCheckpoints
 from loopline_simulator.full.machine_files import MachineFiles
 from loopline_worker.core import instructions as do
 from loopline_worker.core import machine as worker
@@ -104,6 +105,7 @@ class Machine:
         self._members: dict[AttemptId, Run] = {}  # of gangs, prepared: they wait for the word to start
         self.began: list[AttemptId] = []  # members of gangs that ever began here, in this order
         self.files = MachineFiles()
+        self.checkpoints = MachineCheckpoints(name)
         self._slots: dict[AttemptId, int] = {}  # of processes
         self._frozen: set[AttemptId] = set()
         self._events: list[Event] = []
@@ -140,6 +142,7 @@ class Machine:
         self.boots += 1
         self.lose_power()
         self.files.boot(loses_cache=forgets)
+        self.checkpoints.boot()
         self.link = None
         if forgets:
             self.disk.waiting.clear()
@@ -167,6 +170,7 @@ class Machine:
         session = WorkerSession(self.name, f"boot-{self.boots}", self.facts)
         self.link = Link(number, self.name, MasterSession(), session)
         self.files.begin()
+        self.checkpoints.connect()
         self._happens(Connected())
         self.link.up.append(session.hello())
         return self.link
@@ -181,10 +185,11 @@ class Machine:
         draft = DraftReport(self.link.worker, held, load)
         self.core.report(draft)
         files = self.files.report() if self.link.worker.welcome.peers else None
-        delivering = inventory.delivering
+        delivering, taken = inventory.delivering, self.checkpoints.report(self.link.worker.sent + 1)
         seq, frame = self.link.worker.report(
-            held, inventory.results, load, inventory.waiting, draft.members, files, delivering=delivering
-        )
+            held, inventory.results, load, inventory.waiting, draft.members, files,
+            delivering=delivering, checkpoints=taken,
+        )  # fmt: skip
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
 
@@ -204,6 +209,7 @@ class Machine:
         if not isinstance(message, Assign):
             return ()
         self.files.obey(message)
+        self.checkpoints.acknowledged(message.seen)
         return self._happens(Assigned(message, frame))
 
     def stands_still(self, attempt: AttemptId) -> bool:
@@ -278,6 +284,7 @@ class Machine:
         assert run.attempt not in self.processes, f"{run.attempt} was started twice on {self.name}"
         self.processes[run.attempt] = self._clock()
         self._slots[run.attempt] = run.slots
+        self.checkpoints.begin(run)
 
     def _leave(self, attempt: AttemptId, outcome: Outcome, reason: str = "", printed: bytes = b"the truth") -> Result:
         age, code = self._age(attempt), 0 if outcome is Outcome.SUCCEEDED else 1

@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from loopline_master.core.events import (
     Batch,
     Checkpointed,
+    CheckpointsRecalled,
     Event,
     JobCancelled,
     JobLimited,
@@ -67,7 +68,7 @@ class FellSilent:
     worker: str
 
 
-Steering = JobCancelled | JobPaused | JobResumed | JobRetried | JobLimited
+Steering = JobCancelled | JobPaused | JobResumed | JobRetried | JobLimited | CheckpointsRecalled
 FromOutside = (
     MasterStarted | JobSubmitted | Steering | WorkerJoined | WorkerLeft | WorkerDrained | WorkerUndrained
     | ShareChanged | LimitChanged | Reported | FellSilent

@@ -1,0 +1,66 @@
+"""The checkpoints of a machine: taken and uploaded at once, then reported until the master has acknowledged them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from loopline_shared.model import AttemptId
+from loopline_shared.protocol.checkpoints import CheckpointReport, TakenCheckpoint
+from loopline_shared.protocol.worker_link import Run
+
+
+class MachineCheckpoints:
+    """Keeps the newest checkpoint of each attempt that the master has not acknowledged."""
+
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
+        self._runs: dict[AttemptId, Run] = {}
+        self._taken: dict[AttemptId, TakenCheckpoint] = {}
+        self._sent: dict[AttemptId, int] = {}  # number of the Report
+        self._count = 0
+
+    def boot(self) -> None:
+        """Forget what the master does not know."""
+        self._runs.clear()
+        self._taken.clear()
+        self._sent.clear()
+
+    def connect(self) -> None:
+        """Begin a session: the numbers of Reports start again."""
+        self._sent.clear()
+
+    def begin(self, run: Run) -> None:
+        """Note the start of an attempt."""
+        if run.checkpoint:
+            self._runs[run.attempt] = run
+
+    def save(self, attempt: AttemptId, done_s: float) -> None:
+        """Take a checkpoint of an attempt that has used this CPU time, unless its job takes none."""
+        run = self._runs.get(attempt)
+        if run is None or run.checkpoint is None:
+            return
+        resume, self._count = run.checkpoint.resume, self._count + 1
+        cpu_s = done_s + (resume.cpu_s if resume else 0.0)
+        line = dict.fromkeys((*(resume.line if resume else ()), self._machine))
+        name = sha256(f"{self._machine} {attempt} {self._count}".encode()).hexdigest()
+        self._taken[attempt] = TakenCheckpoint(
+            attempt,
+            name,
+            size_bytes=1000,
+            sent_bytes=1000,
+            cpu_s=cpu_s,
+            wall_s=cpu_s,
+            line=tuple(line),
+            times=resume.times if resume else 0,
+        )
+        self._sent.pop(attempt, None)
+
+    def report(self, number: int) -> CheckpointReport | None:
+        """Return what the Report of this number brings."""
+        self._sent |= {attempt: number for attempt in self._taken if attempt not in self._sent}
+        return CheckpointReport(tuple(self._taken.values())) if self._taken else None
+
+    def acknowledged(self, number: int) -> None:
+        """Forget what the Reports up to this number have brought."""
+        for attempt in [attempt for attempt, sent in self._sent.items() if sent <= number]:
+            del self._sent[attempt], self._taken[attempt]

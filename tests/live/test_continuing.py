@@ -1,0 +1,212 @@
+"""Tasks that continue from checkpoints on a real grid: every step is done in order, and the output has no seam."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from loopline_shared.model import JobState, TaskId
+from loopline_shared.rest.bodies import CheckpointView
+from loopline_shared.spec import CheckpointSpec
+from tests.campaign import tried
+from tests.live.grid import SHORTEST_LEASE_S, Grid, wait_for
+from tests.live.test_owner import OWNER
+from tests.sandboxes import without_bubblewrap
+from tests.worker.presence.witnesses import move_mouse, x_server
+
+STEPS = 20
+COUNTS = """
+state=$LOOPLINE_CHECKPOINT/state step=0
+if [ -e "$state" ]; then . "$state"; fi
+while [ "$step" -lt STEPS ] || [ ! -e GATE ]; do
+    sleep 0.1
+    step=$((step + 1))
+    echo "step $step"
+    echo "$LOOPLINE_ATTEMPT $step" >> LOG
+    echo "step=$step" > "$state.new"
+    mv "$state.new" "$state"
+done
+"""
+"""It counts on until the test opens the gate."""
+
+
+def counting(grid: Grid, steps: int = STEPS) -> str:
+    """Return the program; only without a sandbox it keeps a log of its steps."""
+    log = grid.folder / "steps" if grid.sandbox == "off" else "/dev/null"
+    (grid.folder / "gates").mkdir(exist_ok=True)
+    gate = grid.folder / "gates" / "gate"
+    return COUNTS.replace("STEPS", str(steps)).replace("GATE", str(gate)).replace("LOG", str(log))
+
+
+async def start_worker(grid: Grid, name: str) -> None:
+    """Start a worker whose tasks see the gate."""
+    await grid.start_worker(name, settings={"LOOPLINE_SANDBOX_SHOWS": str(grid.folder / "gates")})
+
+
+async def submitted(grid: Grid) -> int:
+    return await grid.submit(counting(grid), checkpoint=CheckpointSpec(every_s=1), max_replicas=1)
+
+
+async def steps_at_the_end(grid: Grid, job: int) -> int:
+    """Open the gate. Return how many steps the output has, which are all, in order."""
+    (grid.folder / "gates" / "gate").touch()
+    assert (await grid.ended(job, 120)).state is JobState.SUCCEEDED
+    (result,) = [result async for result in grid.client().results(job)]
+    steps = result.stdout.count("\n")
+    assert result.stdout == "".join(f"step {step}\n" for step in range(1, steps + 1))
+    return steps
+
+
+async def newer(grid: Grid, job: int, than_s: float) -> CheckpointView:
+    """Return the newest checkpoint of the only task, once it contains more run time."""
+
+    async def ask() -> CheckpointView | None:
+        found = await grid.client().checkpoints(TaskId(job, 1))
+        return found[0] if found and found[0].wall_s > than_s else None
+
+    return await wait_for("a newer checkpoint", ask, 120)
+
+
+def executed(folder: Path) -> list[int]:
+    return [int(line.split()[1]) for line in (folder / "steps").read_text().splitlines()]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sandbox", ["off", *([] if without_bubblewrap() else ["bubblewrap"])])
+async def test_task_continues_after_each_kill_of_its_agent(grid: Grid, sandbox: str) -> None:
+    grid.sandbox = sandbox
+    script = counting(grid)
+    await start_worker(grid, "ant")
+    job = await grid.submit(script, checkpoint=CheckpointSpec(every_s=1), max_replicas=1)
+    had_s = 0.0
+    for _ in range(tried(2, 5)):
+        had_s = (await newer(grid, job, had_s)).wall_s
+        await grid.kill_worker("ant")
+        await grid.no_processes()
+        await start_worker(grid, "ant")
+    steps = await steps_at_the_end(grid, job)
+    resumed = [attempt.resumed.times for attempt in await grid.attempts(job) if attempt.resumed]
+    assert resumed == list(range(1, len(resumed) + 1))
+    if sandbox == "off":
+        assert sorted(set(executed(grid.folder))) == list(range(1, steps + 1))
+
+
+async def test_task_continues_on_another_worker_after_a_drain(grid: Grid) -> None:
+    await grid.start_worker("ant")
+    job = await submitted(grid)
+    await newer(grid, job, 0.0)
+    await grid.start_worker("bee")
+    await grid.connected("bee")
+    await grid.stop_worker("ant")
+    await steps_at_the_end(grid, job)
+    last = (await grid.attempts(job))[-1]
+    assert (last.worker, last.resumed and last.resumed.worker) == ("bee", "ant")
+
+
+async def test_replica_continues_where_the_owner_came_back(grid: Grid) -> None:
+    """The frozen task's checkpoint reaches the master at once, long before the next upload is due."""
+    with x_server() as display:
+        await grid.start_worker("ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600"})
+        job = await grid.submit(counting(grid), checkpoint=CheckpointSpec(every_s=1))
+        await newer(grid, job, (await newer(grid, job, 0.0)).wall_s)
+        await grid.start_worker("bee")
+        await grid.connected("ant", "bee")
+        move_mouse(display, 25)
+        await grid.attempts_when("a replica", job, lambda all_: any(a.worker == "bee" and a.started_at for a in all_))
+        await steps_at_the_end(grid, job)
+    attempts = await grid.attempts_when("the loser to end", job, lambda all_: all(a.ended_at for a in all_))
+    won = next(attempt for attempt in attempts if attempt.accepted)
+    assert (won.worker, won.replica, won.resumed and won.resumed.worker) == ("bee", True, "ant")
+
+
+async def test_task_that_ends_to_be_continued_uses_no_attempt(grid: Grid) -> None:
+    await grid.start_worker("ant")
+    log = str(grid.folder / "steps")
+    quits = counting(grid, 80).replace("sleep 0.1", "")
+    quits = quits.replace(f">> {log}", "> /dev/null").replace("done\n", "[ $((step % 30)) -gt 0 ] || exit 85\ndone\n")
+    (grid.folder / "gates" / "gate").touch()
+    job = await grid.submit(quits, checkpoint=CheckpointSpec(exit_code=85), max_attempts=1)
+    assert await steps_at_the_end(grid, job) == 80
+    assert len(await grid.attempts(job)) == 3
+
+
+@pytest.mark.timeout(600)
+async def test_no_acknowledged_checkpoint_is_lost_when_anything_is_killed(grid: Grid) -> None:
+    """Master and worker are killed at random; no attempt starts from less than the newest checkpoint."""
+    await grid.start_worker("ant")
+    job = await submitted(grid)
+    choice, had_s = random.Random(46), 0.0
+    for _ in range(tried(3, 12)):
+        had_s = (await newer(grid, job, had_s)).wall_s
+        if choice.random() < 0.5:
+            await grid.kill_master()
+            await grid.start_master()
+            await grid.connected("ant")
+        else:
+            await grid.kill_worker("ant")
+            await grid.start_worker("ant")
+    steps = await steps_at_the_end(grid, job)
+    assert sorted(set(executed(grid.folder))) == list(range(1, steps + 1))
+
+
+HANGS = "SIGSTOP past the lease"
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("by", ["kill -9", "SIGTERM", HANGS, "the owner", "the master's kill"])
+@pytest.mark.parametrize("sandbox", ["off", *([] if without_bubblewrap() else ["bubblewrap"])])
+async def test_minute_of_work_ends_although_it_is_disturbed_every_12_seconds(
+    forgetful_grid: Grid, sandbox: str, by: str
+) -> None:
+    """At most 1.4 times its work is executed; without checkpoints it would never end.
+
+    The task of a hung agent runs on beside the attempt that replaces it, so more is executed then.
+    """
+    grid = forgetful_grid
+    grid.sandbox = sandbox
+    with x_server() as one, x_server() as other:
+        displays = {"ant": one, "bee": other}
+        for name, display in displays.items():
+            await grid.start_worker(name, owner=OWNER | display if by == "the owner" else None)
+        await _disturbed(grid, by, displays)
+
+
+async def _disturbed(grid: Grid, by: str, displays: dict[str, dict[str, str]]) -> None:
+    script = counting(grid, 60).replace("sleep 0.1", "sleep 1").replace(f"|| [ ! -e {grid.folder}/gates/gate ]", "")
+    job = await grid.submit(script, checkpoint=CheckpointSpec(every_s=1), max_replicas=1)
+    disturbances = 0
+    while not (await grid.job(job)).finished_at:
+        await asyncio.sleep(12)  # the time between two disturbances, as the promise has it
+        running = [one for one in await grid.attempts(job) if one.state in ("running", "dispatched")]
+        if running:
+            if by == "the owner":
+                move_mouse(displays[running[-1].worker], 25)
+            else:
+                await _disturb(grid, running[-1].worker, by)
+            disturbances += 1
+    assert await steps_at_the_end(grid, job) == 60
+    assert disturbances >= 3
+    if grid.sandbox == "off" and by != HANGS:
+        assert len(executed(grid.folder)) <= 1.4 * 60
+
+
+async def _disturb(grid: Grid, name: str, by: str) -> None:
+    worker = grid.workers[name]
+    if by == "kill -9":
+        await grid.kill_worker(name)
+        await grid.start_worker(name)
+    elif by == "SIGTERM":
+        await grid.stop_worker(name)
+        await grid.start_worker(name)
+    elif by == HANGS:
+        worker.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(1.5 * SHORTEST_LEASE_S)  # the agent hangs for longer than its lease
+        worker.send_signal(signal.SIGCONT)
+    else:
+        await grid.kill_master()
+        await grid.start_master()
