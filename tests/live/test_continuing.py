@@ -92,7 +92,9 @@ async def test_task_continues_after_each_kill_of_its_agent(grid: Grid, sandbox: 
     resumed = [attempt.resumed.times for attempt in await grid.attempts(job) if attempt.resumed]
     assert resumed == list(range(1, len(resumed) + 1))
     if sandbox == "off":
-        assert sorted(set(executed(grid.folder))) == list(range(1, steps + 1))
+        assert set(executed(grid.folder)) >= set(range(1, steps + 1)), (
+            "the last ones may be of an attempt that was killed"
+        )
 
 
 async def test_task_continues_on_another_worker_after_a_drain(grid: Grid) -> None:
@@ -150,7 +152,9 @@ async def test_no_acknowledged_checkpoint_is_lost_when_anything_is_killed(grid: 
             await grid.kill_worker("ant")
             await grid.start_worker("ant")
     steps = await steps_at_the_end(grid, job)
-    assert sorted(set(executed(grid.folder))) == list(range(1, steps + 1))
+    assert set(executed(grid.folder)) >= set(range(1, steps + 1)), (
+        "the last ones may be of an attempt that was killed"
+    )
 
 
 HANGS = "SIGSTOP past the lease"
