@@ -35,7 +35,9 @@ OUTPUT_BYTES = 20_000
 
 
 class RecordedGrid(Grid):
-    """A grid whose daemons are recorded."""
+    """A grid whose daemons are recorded. Only they may make their folders."""
+
+    shares_speed = False
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         super().__init__(folder)

@@ -88,7 +88,7 @@ def test_doctor_describes_its_findings(idle_s: float | None, says: str) -> None:
     found = Findings(
         probes=probes, in_use_says="x11", idle_s=idle_s, slots=0, why="it is late", spare_cpu=1.5, cores=2.0,
         speed=1.1, pressure=Pressure(), on_battery=True, limits=limits, preferences=["Tasks run."],
-        peers=Ability("peers", True, "port 7462"),
+        peers=Ability("peers", True, "port 7462"), gpus=[],
     )  # fmt: skip
     text = in_text(found)
     for part in (
