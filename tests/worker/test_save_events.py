@@ -67,6 +67,23 @@ async def test_output_before_the_watch_counts_as_written_after_the_rename(watche
     assert not watched.matches()
 
 
+async def test_silent_program_may_save_before_its_output_is_watched(watched: Watched) -> None:
+    watched.save()
+    assert watched.matches()
+    watched.events.open_streams([watched.read_end])
+    assert watched.matches()
+    watched.write()
+    assert not watched.matches()
+
+
+async def test_unread_output_counts(watched: Watched) -> None:
+    watched.save()
+    assert watched.matches()
+    os.write(watched.write_end, b"x")
+    watched.events.open_streams([watched.read_end])
+    assert not watched.matches()
+
+
 async def test_unfinished_files_are_no_change(watched: Watched) -> None:
     (watched.folder / "x.new").write_text("x")
     (watched.folder / "y.new").mkdir()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,13 @@ _CHANGES = _CLOSED | _MOVED_FROM | _MOVED_TO | _CREATED | _DELETED
 _FOLDERS_ONLY, _NO_LINK = 0x1000000, 0x2000000
 _EVENT = struct.Struct("iIII")
 _PART_BYTES = 65536
+
+
+def _unread_bytes(pipe: int) -> int:
+    import fcntl  # with termios, not on Windows
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 class SaveEvents:
@@ -64,14 +72,15 @@ class SaveEvents:
             self._folder = libc.inotify_add_watch(self._file, os.fsencode(folder), kinds)
             asyncio.get_running_loop().add_reader(self._file, self._on_readable)
 
-    def open_streams(self, ends: Iterable[int]) -> None:
+    def open_streams(self, ends: Sequence[int]) -> None:
         """Watch the pipes of the task's output, by the ends that this process has of them."""
         if self._file >= 0:
             assert libc
             paths = [f"/proc/self/fd/{end}".encode() for end in ends]
             self._sees_output = all(libc.inotify_add_watch(self._file, path, _WRITTEN) >= 0 for path in paths)
             self.read()
-            self._is_output_older = False  # earlier output was not seen
+            is_silent = not self._count_output() and not any(map(_unread_bytes, ends))
+            self._is_output_older = self.has_renamed and is_silent  # earlier output was not seen
 
     def settle(self) -> None:
         """Note that everything until now is in a checkpoint."""
