@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loopline.transfer.checkpoints import fetch
 from loopline_shared.model import JobState, TaskId
 from loopline_shared.rest.bodies import CheckpointView
 from loopline_shared.spec import CheckpointSpec
@@ -57,8 +58,12 @@ async def steps_at_the_end(grid: Grid, job: int) -> int:
     assert (await grid.ended(job, 120)).state is JobState.SUCCEEDED
     (result,) = [result async for result in grid.client().results(job)]
     steps = result.stdout.count("\n")
-    assert result.stdout == "".join(f"step {step}\n" for step in range(1, steps + 1))
+    assert result.stdout == output_of(steps)
     return steps
+
+
+def output_of(steps: int) -> str:
+    return "".join(f"step {step}\n" for step in range(1, steps + 1))
 
 
 async def newer(grid: Grid, job: int, than_s: float) -> CheckpointView:
@@ -101,6 +106,9 @@ async def test_task_continues_on_another_worker_after_a_drain(grid: Grid) -> Non
     await grid.start_worker("ant")
     job = await submitted(grid)
     await newer(grid, job, 0.0)
+    fetched = await fetch(grid.client(), TaskId(job, 1), grid.folder)
+    step = int((grid.folder / "state").read_text().removeprefix("step="))
+    assert (fetched["files"], (grid.folder / ".stdout").read_text()) == (1, output_of(step))
     await grid.start_worker("bee")
     await grid.connected("bee")
     await grid.stop_worker("ant")

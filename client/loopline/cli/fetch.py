@@ -87,24 +87,35 @@ async def fetch(
     """
     if checkpoint != isinstance(job, TaskId):
         raise usage("a checkpoint is of one task", "loopline fetch --checkpoint 12.3 FOLDER")
-    if isinstance(job, TaskId):
-        async with common.client(PATIENCE_S) as client:
-            fetched = await checkpoints.fetch(client, job, folder)
-        common.show(fetched, lambda: Text(f"{human.plural(fetched['files'], 'file')} of {job} are in {folder}"))
-        return
     try:
-        template = Layout(layout)
-        folder.mkdir(parents=True, exist_ok=True)
-        again = ["fetch", str(job), str(folder), *(["--layout", layout] if layout != DEFAULT else [])]
-        again += ["--failed"] if failed else []
-        with common.interruptible("what is here stays; fetch the rest with", *again):
-            async with common.client(PATIENCE_S) as client:
-                report = await _Fetching(client, await client.job(job), folder, template, failed=failed).all()
+        if isinstance(job, TaskId):
+            await _fetch_checkpoint(job, folder, common)
+        else:
+            await _fetch_job(job, folder, layout, failed=failed, common=common)
     except LayoutError as error:
         raise usage(str(error)) from None
     except OSError as error:
         hint = "free some space there, or name another folder"
         raise LooplineError("folder", f"cannot write into {folder}: {error}", hint) from None
+
+
+async def _fetch_checkpoint(task: TaskId, folder: Path, common: Common) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    async with common.client(PATIENCE_S) as client:
+        fetched = await checkpoints.fetch(client, task, folder)
+    count = human.plural(fetched["files"], "file")
+    common.show(fetched, lambda: Text(f"{count} of task {task} downloaded to {folder}"))
+
+
+async def _fetch_job(job: int, folder: Path, layout: str, *, failed: bool, common: Common) -> None:
+    """Download the files of a job. Raises LayoutError, OSError."""
+    template = Layout(layout)
+    folder.mkdir(parents=True, exist_ok=True)
+    again = ["fetch", str(job), str(folder), *(["--layout", layout] if layout != DEFAULT else [])]
+    again += ["--failed"] if failed else []
+    with common.interruptible("what is here stays; fetch the rest with", *again):
+        async with common.client(PATIENCE_S) as client:
+            report = await _Fetching(client, await client.job(job), folder, template, failed=failed).all()
     common.show(report.document, lambda: _summary(report))
 
 

@@ -17,7 +17,7 @@ from loopline_shared.protocol.saved_state import SavedFile, SavedState
 
 
 async def fetch(client: AsyncClient, task: TaskId, folder: Path) -> dict[str, Any]:
-    """Download the newest checkpoint of a task into a folder. Return the document of ``--json``.
+    """Download the newest checkpoint of a task into a folder that is there. Return the document of ``--json``.
 
     Raises LooplineError if there is none, or files of it are missing.
     """
@@ -25,7 +25,6 @@ async def fetch(client: AsyncClient, task: TaskId, folder: Path) -> dict[str, An
     if not known:
         hint = "its job must be submitted with --checkpoint; a task that succeeded keeps none"
         raise LooplineError("no_checkpoint", f"task {task} has no checkpoint", hint, status=404)
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=folder) as place:
         pieces = Path(place)
         state = saved_state.decode((await _download(client, known[0].manifest, pieces)).read_bytes())
