@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from playwright.async_api import ViewportSize
 
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid
 from tests.web.browser import Visit, running_browser, visiting
 

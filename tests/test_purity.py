@@ -37,10 +37,12 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Outcome
 from loopline_shared.protocol import link_session
 from loopline_shared.rest.bodies import Explanation, Reason
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_simulator.full import grid_world
 from tests.campaign import CHECK_EVERY, LONG
 from tests.properties.world import Machine, World

@@ -19,10 +19,11 @@ from loopline_master.files.file_store import FolderStore
 from loopline_master.files.row_files import LineIndex, RowFiles
 from loopline_master.submissions.submissions import with_rows_counted
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import RowFile, Table
 from loopline_shared.model import AttemptId, Function
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row, write_row
-from loopline_shared.spec import JobSpec, RowFile, Table
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import task_at
 from tests.campaign import tried
 

@@ -26,8 +26,9 @@ from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, moment_of, situation_of
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptId, Order
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.trial import settings

@@ -13,7 +13,8 @@ from pathlib import Path
 from loopline.client import AsyncClient
 from loopline.settings import ClientSettings
 from loopline.transfer import files
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 _SCRIPT = """
 { date +%s.%N; sha256sum large.bin; } > $0/$1.part && mv $0/$1.part $0/$1

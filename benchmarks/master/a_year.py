@@ -34,8 +34,9 @@ from loopline_master.history.forgetting import Forgetting
 from loopline_master.store import Store, open_store
 from loopline_master.store.replay import check
 from loopline_master.store.tables import attempts, jobs, workers
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import Facts
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 
 MONTHS = 12
 JOBS, TASKS, NEWCOMERS = 2, 20, 2

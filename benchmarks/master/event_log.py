@@ -32,9 +32,10 @@ from loopline_master.engine import Clock, Engine
 from loopline_master.store import Store, open_store
 from loopline_master.store.replay import check
 from loopline_master.store.tables import event_log
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
 from loopline_shared.protocol.worker_link import Assign, Report
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 
 CORES = 4
 EVERY_S = 10.0

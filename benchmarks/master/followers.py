@@ -27,7 +27,8 @@ import psutil
 from benchmarks.light.workers import Tally, swarm
 from benchmarks.master.swarm import COMMAND, SLOTS, cpu_s, master
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 WORKERS = 200
 REST_S = 10.0  # of a light worker, before each Report

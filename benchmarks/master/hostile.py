@@ -27,9 +27,10 @@ import aiohttp
 from benchmarks.light.workers import Tally, swarm
 from benchmarks.master.swarm import COMMAND, SLOTS, master
 from loopline.client import AsyncClient
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptId, Facts, Load
 from loopline_shared.protocol.link_session import WorkerSession
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 
 WORKERS = 10
 REST_S = 0.25

@@ -27,8 +27,9 @@ from loopline_master.core.events import Batch
 from loopline_master.core.kernel.effects import Effects, Submitted
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.store import Store, open_store
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptState, Facts, JobState, Order, Output, Phases, TaskState
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 
 AT_ONCE, SMALL_JOBS, SMALL_TASKS, SLOTS = 5_000, 1_000, 10, 4
 LIFE_S = 100_000.0

@@ -27,9 +27,10 @@ import psutil
 from benchmarks.master.swarm import master
 from loopline.client import AsyncClient
 from loopline.transfer.row_upload import upload, written
+from loopline_shared.job.parameters import Range, RowFile
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import Page, TaskView
-from loopline_shared.spec import JobSpec, Range, RowFile, TaskSpec
+from loopline_shared.spec import JobSpec, TaskSpec
 
 COMMAND = ["train", "--lr", "{lr}", "--seed", "{seed}"]
 

@@ -24,9 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, Facts, Held, Load, Order, Outcome, Result
 from loopline_shared.protocol.worker_link import Report, Run
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 
 AIMS_MS = {"an end": 10.0, "an arrival": 50.0}
 

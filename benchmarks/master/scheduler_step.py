@@ -48,10 +48,12 @@ from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task, Worke
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report, Run
-from loopline_shared.spec import JobSpec, Range, Requirements, TaskSpec
+from loopline_shared.spec import JobSpec, TaskSpec
 
 gc.set_threshold(50_000, 20, 20)  # as the master has it
 

@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.harness.grid import Grid, grid
 from benchmarks.harness.tables import answer, parser, progress, table
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 from loopline_simulator.streams import stream
 
 ANNS_JOBS, ANNS_TASKS, BOBS_TASKS = 60, 100, 20_000

@@ -29,7 +29,8 @@ import psutil
 from benchmarks.light import floor
 from benchmarks.light.workers import Tally, swarm
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ["work", "--number", "{i}"]

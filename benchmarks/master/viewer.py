@@ -31,7 +31,8 @@ from playwright.async_api import Page, async_playwright
 from benchmarks.light.workers import Tally, swarm
 from benchmarks.master.swarm import SLOTS, cpu_s, master
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 VIEWS = ("/", "/jobs", "/workers", "/timeline", "/jobs/1")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

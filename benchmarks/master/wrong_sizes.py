@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.harness.grid import Grid, grid
 from benchmarks.harness.tables import answer, parser, progress, table
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 TASKS, RESUBMIT_EVERY_S = 20_000, 5.0
 KINDS = ("true sizes", "declares 1e-6 s", "declares 1e9 s", "short, then long", "resubmits")

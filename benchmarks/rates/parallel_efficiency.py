@@ -27,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.harness.grid import grid
 from benchmarks.harness.tables import answer, parser, progress, table
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
+from loopline_shared.spec import JobSpec
 
 SHORT = [(0.1, 100)]
 FULL = [(0.1, 2000), (1.0, 400), (5.0, 100)]

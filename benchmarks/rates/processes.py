@@ -27,7 +27,8 @@ from benchmarks.harness import limits, peers
 from benchmarks.harness.grid import Figures, Grid, Run, Way, grid, in_turns
 from benchmarks.harness.postgres import postgres_grid
 from benchmarks.harness.tables import answer, count, median, parser, progress, share, table
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 SLOTS = 2
 LINE = "a line of stdout"

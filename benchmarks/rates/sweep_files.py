@@ -30,9 +30,10 @@ from loopline.client import AsyncClient
 from loopline.local.local_grid import LocalGrid, running
 from loopline.transfer import files, input_trees
 from loopline.transfer.downloads import OutputFolder, outputs_of
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import JobDetail
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 
 WORKERS = ("ant", "bee", "cat", "dog")
 WORK = 'mkdir out; sort -r data/table.csv | sed "s/$/ $0/" > out/table.csv; cksum data/blob > out/sum'

@@ -28,8 +28,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.grid import Grid, grid
 from loopline.client import AsyncClient
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_worker.supervisor import processes
 
 Figures = dict[str, Any]

@@ -28,7 +28,7 @@ from loopline.page_links import html_of
 from loopline.settings import check_may_submit
 from loopline.transfer.package_list import PackageList, content_of
 from loopline_shared.errors import LooplineError
-from loopline_shared.spec import Requirements
+from loopline_shared.job.requirements import Requirements
 
 Answer = TypeVar("Answer")
 

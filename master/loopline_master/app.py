@@ -40,8 +40,9 @@ from loopline_master.store.database import is_sqlite, parse_url
 from loopline_master.store.lock import Epoch
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.protocol import link_session
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 
 log = logging.getLogger(__name__)
 

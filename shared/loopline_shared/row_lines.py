@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from loopline_shared.job.parameters import Row
 from loopline_shared.plain_words import plain
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import MAX_RUN_CHARACTERS, Row
+from loopline_shared.spec import MAX_RUN_CHARACTERS
 
 MAX_LINE_BYTES = 12 * MAX_RUN_CHARACTERS
 """Longest line: an escaped character takes at most 12 bytes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -15,6 +16,7 @@ from pydantic import (
     WithJsonSchema,
     WrapValidator,
 )
+from pydantic_core import to_jsonable_python
 
 from loopline_shared.model import NO_NUL
 
@@ -54,6 +56,11 @@ Scalar = Annotated[
 """Value of a parameter."""
 Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
 """Amount of computation in reference CPU-seconds."""
+
+
+def fresh(kind: Callable[[], Any]) -> Any:
+    """Return a field whose default is made for each: pydantic copies one that is shared, deeply."""
+    return Field(default_factory=kind, json_schema_extra=lambda to: to.update(default=to_jsonable_python(kind())))
 
 
 def _unless_unknown(value: object, read: ValidatorFunctionWrapHandler) -> object:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
-from pydantic_core import to_jsonable_python
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from loopline_shared.job.checkpoint_spec import CheckpointSpec, check_checkpoint
+from loopline_shared.job.parameters import MAX_TASKS, Parameters, Row, RowFile, Table, longest_values, parameter_count
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.job_files import Inputs, Outputs, all_outputs, input_files
 from loopline_shared.manifest import MAX_FILES
 from loopline_shared.model import (
@@ -22,20 +24,13 @@ from loopline_shared.model import (
     InputFolder,
     InputLink,
     Name,
-    PythonVersion,
-    SharedFolder,
-    Units,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import CHECKPOINT, PathTree, stays_within, tree_of
-from loopline_shared.protocol.checkpoints import MAX_CHECKPOINT_BYTES
-from loopline_shared.protocol.gpus import ANY_GPU, GPU, MAX_GPUS, Capability, GpuKind
-from loopline_shared.protocol.software import Software, check_software
+from loopline_shared.paths import PathTree, stays_within, tree_of
+from loopline_shared.protocol.software import check_software
 from loopline_shared.protocol.templates import unknown_name
-from loopline_shared.scalar import Exact, JobSize, Scalar, Size, Spec
+from loopline_shared.scalar import JobSize, Size, Spec, fresh
 
-MAX_TASKS = 100_000_000
-"""Hard limit on the tasks of one job; a master's own limit (a setting) is lower."""
 MAX_AFTER = 1000
 """Maximum number of jobs that one job may depend on."""
 MAX_RUN_CHARACTERS = 200_000
@@ -54,89 +49,8 @@ MaxFails = Annotated[
     Field(description="failed tasks at which the job is stopped: a number, or a share such as 10%"),
 ]
 
-ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
 Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
-
-
-class Range(Spec):
-    """Whole numbers from first to last, *both included*, with an optional step."""
-
-    range: Annotated[list[Exact], Field(min_length=2, max_length=3)]
-
-    @model_validator(mode="after")
-    def _is_not_empty(self) -> Self:
-        if self.step == 0 or len(self) == 0:
-            raise ValueError(f"the range {self.range} is empty: give [first, last] or [first, last, step]")
-        if len(self) > MAX_TASKS:
-            raise ValueError(f"the range {self.range} has more than {MAX_TASKS:,} values")
-        return self
-
-    @property
-    def step(self) -> int:
-        return self.range[2] if len(self.range) == 3 else 1
-
-    def __len__(self) -> int:
-        return max(0, (self.range[1] - self.range[0]) // self.step + 1) if self.step else 0
-
-    def __getitem__(self, index: int) -> int:
-        return self.range[0] + index * self.step
-
-    @property
-    def values(self) -> Sequence[int]:
-        """The numbers of the range, in order."""
-        return range(self.range[0], self.range[0] + len(self) * self.step, self.step or 1)
-
-
-Row = Annotated[dict[ParameterName, Scalar], Field(max_length=50)]
-
-
-class Table(Spec):
-    """A table of parameters with a task for each row."""
-
-    rows: Annotated[list[Row], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
-
-
-class RowFile(Spec):
-    """An uploaded file with a task for each line, whose lines are rows as JSON objects (NDJSON)."""
-
-    file: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="uploaded to /files before")]
-    count: Annotated[int, Field(ge=1, le=MAX_TASKS, description="of its lines; the master counts them")] | None = None
-
-    @property
-    def sha256(self) -> str:
-        return self.file.removeprefix("sha256:")
-
-
-def _values_kind(value: object) -> str:
-    return "range" if isinstance(value, dict | Range) else "list"
-
-
-Values = Annotated[
-    Annotated[Range, Tag("range")]
-    | Annotated[list[Scalar], Field(min_length=1, max_length=1_000_000, fail_fast=True), Tag("list")],
-    Discriminator(_values_kind),
-]
-Grid = Annotated[dict[ParameterName, Values], Field(min_length=1, max_length=50)]
-"""Lists of values with a task for each combination; the last name varies fastest."""
-
-
-def parameters_kind(value: object) -> str:
-    """Return the kind of parameters: ``{"rows": [{...}]}`` is a table, ``{"file": "..."}`` a row file.
-
-    Parameters that are called ``rows`` or ``file`` and have plain values form a grid.
-    """
-    given = value if isinstance(value, dict) else {}
-    rows = given.get("rows")
-    if isinstance(value, Table) or (isinstance(rows, list) and isinstance(next(iter(rows), None), dict)):
-        return "table"
-    return "file" if isinstance(value, RowFile) or isinstance(given.get("file"), str) else "grid"
-
-
-Parameters = Annotated[
-    Annotated[Table, Tag("table")] | Annotated[RowFile, Tag("file")] | Annotated[Grid, Tag("grid")],
-    Discriminator(parameters_kind),
-]
 
 
 def named_files(spec: JobSpec) -> set[str]:
@@ -152,55 +66,6 @@ def named_files(spec: JobSpec) -> set[str]:
     return hashes
 
 
-def _fresh(kind: Callable[[], Any]) -> Any:
-    """Return a field whose default is made for each: pydantic copies one that is shared, deeply."""
-    return Field(default_factory=kind, json_schema_extra=lambda to: to.update(default=to_jsonable_python(kind())))
-
-
-class Requirements(Spec):
-    """Requirements on a worker that runs the job's tasks."""
-
-    os: Literal["linux", "macos", "windows"] | None = None
-    memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of one task, which may use no more")] = 0
-    labels: Annotated[list[Name], Field(max_length=50)] = _fresh(list)
-    slots: Annotated[int, Field(ge=1, le=65536)] = 1
-    network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
-    python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
-    folder: SharedFolder = Field(default="", description="that workers share, and in which commands run there")
-    software: Software | None = Field(default=None, description="packages or an image that tasks run with")
-    needs: Annotated[
-        dict[Name, Units],
-        Field(max_length=10, description="units of limits (`loopline limit`) or of workers' resources that each task "
-              "holds while it may be running"),
-    ] = _fresh(dict)  # fmt: skip
-    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS, description="GPUs that each task has for itself")] = 0
-    gpu_memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of each of its GPUs, at least")] = 0
-    gpu_model: Annotated[
-        str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="words of the model's name: A4000")
-    ] = ""
-    gpu_capability: Annotated[Capability, Field(description="CUDA compute capability, at least: 8.0")] = ""
-
-    @model_validator(mode="after")
-    def _asks_for_gpus_by_their_fields(self) -> Self:
-        if GPU in self.needs:
-            raise ValueError(f"give gpus = {self.needs[GPU]} in place of needs.{GPU}")
-        if not self.gpus and self.gpu_kind != ANY_GPU:
-            raise ValueError("gpu_memory_bytes, gpu_model and gpu_capability say which GPUs: give gpus, too")
-        return self
-
-    @property
-    def gpu_kind(self) -> GpuKind:
-        """The GPUs that tasks accept."""
-        return GpuKind(self.gpu_memory_bytes, self.gpu_model, self.gpu_capability)
-
-    @property
-    def units(self) -> tuple[tuple[str, int], ...]:
-        """Units that each attempt holds, GPUs among them, in alphabetical order of their names."""
-        if not (self.needs or self.gpus):
-            return ()
-        return tuple(sorted((self.needs | {GPU: self.gpus} if self.gpus else self.needs).items()))
-
-
 class Notify(Spec):
     """Notification of a job's end, and of a promised start that was not kept.
 
@@ -211,7 +76,7 @@ class Notify(Spec):
     command: Name | None = None
     on: Annotated[
         list[Literal["succeeded", "failed", "cancelled", "promise_broken"]], Field(min_length=1, max_length=4)
-    ] = _fresh(lambda: ["succeeded", "failed", "cancelled", "promise_broken"])
+    ] = fresh(lambda: ["succeeded", "failed", "cancelled", "promise_broken"])
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -220,33 +85,14 @@ class Notify(Spec):
         return self
 
 
-class CheckpointSpec(Spec):
-    """A job's checkpoints: its tasks save their state in the folder that LOOPLINE_CHECKPOINT names."""
-
-    every_s: Annotated[
-        float | None,
-        Field(ge=1, le=1e6, allow_inf_nan=False, description="between two checkpoints; null: as their cost suggests"),
-    ] = None
-    exit_code: Annotated[
-        int | None,
-        Field(ge=1, le=255, description="with which a task ends only to be continued from what it saved"),
-    ] = None
-    max_bytes: Annotated[
-        int | None, Field(ge=1, le=MAX_CHECKPOINT_BYTES, description="of one checkpoint; null: 1 GB")
-    ] = None
-    portable: Annotated[
-        bool, Field(description="a checkpoint may be used on another system, processor type or Python version")
-    ] = False
-
-
 class TaskSpec(Spec):
     """A listed task; its job provides everything that it leaves out."""
 
     command: Command | None = None
-    parameters: Row = _fresh(dict)
+    parameters: Row = fresh(dict)
     size: Size | None = None
     inputs: Annotated[Inputs, Field(max_length=MAX_OWN_INPUTS, description="beside, or instead of, its job's")] = (
-        _fresh(dict)
+        fresh(dict)
     )
 
 
@@ -269,18 +115,18 @@ class JobSpec(Spec):
     function: Function | None = None
     parameters: Parameters | None = None
     tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
-    environment: Annotated[dict[str, Argument], Field(max_length=200)] = _fresh(dict)
+    environment: Annotated[dict[str, Argument], Field(max_length=200)] = fresh(dict)
     secrets: Annotated[
         dict[str, Annotated[str, Field(min_length=1, max_length=10_000, pattern=NO_NUL)]],
         Field(max_length=50, repr=False, description="more variables, which are stored sealed and never shown"),
-    ] = _fresh(dict)
+    ] = fresh(dict)
     folder: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
         default="", description="where it was submitted from: jobs of one name and folder are runs of one program"
     )
     size: JobSize | None = Field(
         default=None, description="of the whole job, in reference CPU-seconds; null: to be predicted"
     )
-    requires: Requirements = _fresh(Requirements)
+    requires: Requirements = fresh(Requirements)
     nodes: Nodes = 1
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
@@ -309,7 +155,7 @@ class JobSpec(Spec):
     after: Annotated[
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],
         Field(max_length=MAX_AFTER, description="jobs that must be over before this one enters the grid"),
-    ] = _fresh(list)
+    ] = fresh(list)
     after_state: Annotated[
         AfterState, Field(description="the state that they must have reached: failed also means cancelled")
     ] = "succeeded"
@@ -329,12 +175,12 @@ class JobSpec(Spec):
         Field(ge=0, le=1e12, allow_inf_nan=False, description="CPU seconds that replicas of the job may take"),
     ] = None
 
-    inputs: Annotated[Inputs, Field(max_length=MAX_INPUTS, description="files, by where tasks find them")] = _fresh(
+    inputs: Annotated[Inputs, Field(max_length=MAX_INPUTS, description="files, by where tasks find them")] = fresh(
         dict
     )
     outputs: Annotated[
         Outputs, Field(max_length=MAX_OUTPUT_PATTERNS, description="files to bring back, such as *.csv")
-    ] = _fresh(list)
+    ] = fresh(list)
 
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:
@@ -370,7 +216,9 @@ class JobSpec(Spec):
             has_function, holds_units = self.function is not None, bool(self.requires.units or self.max_running)
             check_parallel(calls_function=has_function, quorum=self.quorum, holds_units=holds_units)
         if self.checkpoint:
-            _check_checkpoint(self)
+            inputs = chain(self.inputs, *(task.inputs for task in self.tasks or ()))
+            paths = chain(inputs, all_outputs(self.outputs))
+            check_checkpoint(paths, calls_function=self.function is not None, nodes=self.nodes)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:
@@ -396,14 +244,7 @@ class JobSpec(Spec):
             return len(self.tasks)
         if self.parameters is None:
             return 1
-        if isinstance(self.parameters, Table):
-            return len(self.parameters.rows)
-        if isinstance(self.parameters, RowFile):
-            return self.parameters.count or 0  # not yet counted
-        count = 1
-        for values in self.parameters.values():
-            count *= len(values)
-        return count
+        return parameter_count(self.parameters)
 
     @property
     def known_size(self) -> float | None:
@@ -442,16 +283,6 @@ def _parameter_names(spec: JobSpec) -> set[str]:
     return set(spec.parameters) if isinstance(spec.parameters, dict) else set()
 
 
-def _check_checkpoint(spec: JobSpec) -> None:
-    """Raises ValueError if the job's tasks cannot take checkpoints."""
-    if spec.nodes > 1 or spec.function is not None:
-        raise ValueError("checkpoints are taken of commands on one worker: leave out checkpoint")
-    inputs = chain(spec.inputs, *(task.inputs for task in spec.tasks or ()))
-    for path in chain(inputs, all_outputs(spec.outputs)):
-        if path.partition("/")[0] == CHECKPOINT:
-            raise ValueError(f"{path!r}: {CHECKPOINT} is the folder that checkpoints are taken of")
-
-
 def _check_function(spec: JobSpec) -> None:
     assert spec.function
     if spec.command is not None or (spec.tasks and any(task.command for task in spec.tasks)):
@@ -473,7 +304,7 @@ def run_length(spec: JobSpec, lengths: Mapping[str, int]) -> int:
 def _longest_run(spec: JobSpec) -> int:
     """Return an upper bound on the characters that any task of the job is started with."""
     if spec.tasks is None:
-        return run_length(spec, _longest_values(spec.parameters))
+        return run_length(spec, longest_values(spec.parameters))
     return _environment_length(spec) + max(
         _run_length(task.command or spec.command or [], {n: len(str(v)) for n, v in task.parameters.items()})
         + sum(len(path) + _INPUT_CHARACTERS for path in task.inputs)
@@ -491,20 +322,3 @@ def _run_length(command: Sequence[str], lengths: Mapping[str, int]) -> int:
         return filled
     names = (name for argument in command for name in PLACEHOLDER.findall(argument))
     return filled + sum(lengths.get(name, 0) for name in names)
-
-
-def _longest_values(parameters: Table | RowFile | dict[str, Values] | None) -> dict[str, int]:
-    if parameters is None or isinstance(parameters, RowFile):  # its lines are measured as they are counted
-        return {}
-    if not isinstance(parameters, Table):
-        return {name: _longest_value(values) for name, values in parameters.items()}
-    longest: dict[str, int] = {}
-    for row in parameters.rows:
-        for name, value in row.items():
-            longest[name] = max(longest.get(name, 0), len(str(value)))
-    return longest
-
-
-def _longest_value(values: Values) -> int:
-    ends = (values[0], values[len(values) - 1]) if isinstance(values, Range) else values
-    return max(len(str(value)) for value in ends)

@@ -19,6 +19,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.live import client_link
 from loopline_master.metrics import Metrics
 from loopline_master.store import Store
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import JobState, Outcome, Output, Result
 from loopline_shared.protocol.client_link import (
     Drop,
@@ -34,7 +35,7 @@ from loopline_shared.protocol.client_link import (
     key_of,
 )
 from loopline_shared.protocol.worker_link import Run
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.api.bench import Bench, done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import Function, TaskState
 from loopline_shared.rest.bodies import Submission
-from loopline_shared.spec import JobSpec, Range, TaskSpec
+from loopline_shared.spec import JobSpec, TaskSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok, page
 from tests.cli.views import job, task

@@ -6,8 +6,10 @@ from typing import Any
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.wings.resources.limit import WHOLE_GRID, Limit
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Order
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 from tests.explored.grid import Configuration, Left
 
 

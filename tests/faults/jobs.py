@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 
 SIZES = (2.0, 2.0, 5.0, 5.0, 10.0, None)
 """Few different sizes, so that many are equal: no job may pass an earlier one that is not larger."""

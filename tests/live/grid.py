@@ -17,8 +17,9 @@ from loopline.client import AsyncClient
 from loopline.local.local_grid import reserved
 from loopline_master.store import replay
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import Range
 from loopline_shared.rest.bodies import AttemptView, JobDetail
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.live.daemons import Daemon
 
 ROOT = Path(__file__).parents[2]

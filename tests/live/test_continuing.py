@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from loopline.transfer.checkpoints import fetch
+from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.model import JobState, TaskId
 from loopline_shared.rest.bodies import CheckpointView
-from loopline_shared.spec import CheckpointSpec
 from tests.campaign import tried
 from tests.live.grid import SHORTEST_LEASE_S, Grid, wait_for
 from tests.live.test_owner import OWNER

@@ -9,8 +9,9 @@ import pytest_asyncio
 
 from loopline.cli.submission import failed_of
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import JobState, TaskState
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.live.conftest import running
 from tests.live.grid import Grid
 

@@ -11,9 +11,10 @@ import pytest
 
 from loopline.client import AsyncClient
 from loopline.transfer.downloads import outputs_of
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptState, JobState, TaskId
 from loopline_shared.rest.bodies import AttemptView
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_worker.supervisor.walls import connect_filter
 from tests.live.grid import Grid, wait_for
 from tests.live.test_owner import OWNER

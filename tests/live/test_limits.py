@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState, TaskId
-from loopline_shared.spec import Requirements
 from tests.live.grid import Grid, wait_for
 
 MARK = {"LOOPLINE_TEST": "holds a unit"}

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState
-from loopline_shared.spec import Requirements
 from tests.live.grid import Grid, wait_for
 from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, write
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import JobState
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, wait_for
 from tests.store.postgres import Server
 

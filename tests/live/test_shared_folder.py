@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState, TaskState
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import JobState
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
 

@@ -19,7 +19,8 @@ import pytest
 from loopline.client import AsyncClient
 from loopline.local.local_grid import reserved
 from loopline_shared.errors import LooplineError
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.job.parameters import Range
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, Process, wait_for
 from tests.store.postgres import Server
 

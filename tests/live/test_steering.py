@@ -8,8 +8,9 @@ import pytest
 import pytest_asyncio
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState, TaskId
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
 

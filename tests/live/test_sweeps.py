@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from loopline.transfer import row_upload as loopline_rows
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.model import JobState, TaskId
-from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid
 
 

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptId, Order, Outcome
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.campaign import CHECK_EVERY, tried
 from tests.properties.test_world import NAMES, crashes, facts
 from tests.properties.world import Machine, World

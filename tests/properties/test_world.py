@@ -10,10 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
+from loopline_shared.job.checkpoint_spec import CheckpointSpec
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Order, OrderWithin, Outcome, Resource
 from loopline_shared.protocol.gpus import Gpu
 from loopline_shared.protocol.transfers import FaultKind
-from loopline_shared.spec import CheckpointSpec, JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_simulator.full.machine_files import SIZE_BYTES
 from tests.campaign import CHECK_EVERY, tried
 from tests.properties.world import Machine, World

@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle
 from aiohttp import web
 
+from loopline_shared.job.parameters import RowFile, Table
 from loopline_shared.model import Facts, JobState, Order, Output, TaskId, TaskState
 from loopline_shared.protocol.chunks import ARGUMENTS, END, RAISED, RETURNED
 from loopline_shared.protocol.client_link import (
@@ -47,7 +48,7 @@ from loopline_shared.rest.bodies import (
     TaskView,
     WorkerView,
 )
-from loopline_shared.spec import JobSpec, RowFile, Table
+from loopline_shared.spec import JobSpec
 from loopline_worker.functions.program import call_loop
 
 

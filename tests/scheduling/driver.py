@@ -26,11 +26,13 @@ from loopline_master.core.kernel.effects import Declined, Effects, Reply, Submit
 from loopline_master.core.kernel.entities import Attempt, Job, Task
 from loopline_master.core.kernel.invariants import check, check_job, check_started, check_worker
 from loopline_master.core.scheduler import Scheduler
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId, WithheldGpu
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.gang_messages import Member, MemberOrder, Word
 from loopline_shared.protocol.worker_link import Assign, Report, Run
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_simulator.full.store import MemoryStore
 from tests.campaign import CHECK_EVERY, LONG
 

@@ -12,10 +12,10 @@ from loopline_master.core.events import CheckpointsRecalled, JobCancelled, Worke
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
+from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
 from loopline_shared.protocol.checkpoints import CheckpointReport, RefusedCheckpoint, TakenCheckpoint
 from loopline_shared.protocol.worker_link import Report
-from loopline_shared.spec import CheckpointSpec
 from tests.scheduling.driver import Grid, facts, result
 
 POLICIES = sorted(REGISTRY)

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from loopline_master.core.kernel.index.requirements import meets, requirement_class_of
 from loopline_master.core.kernel.runs import Runs
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, Function
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 from tests.scheduling.driver import Grid, facts
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline_shared.spec import MAX_TASKS, JobSpec, Range, TaskSpec
+from loopline_shared.job.parameters import MAX_TASKS, Range
+from loopline_shared.spec import JobSpec, TaskSpec
 from tests.campaign import PATIENT, tried
 
 

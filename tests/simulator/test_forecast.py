@@ -6,8 +6,9 @@ import pytest
 
 from loopline_master.core.events import WorkerDrained
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import Order, Outcome, Result
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from loopline_simulator.__main__ import main as simulate
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts

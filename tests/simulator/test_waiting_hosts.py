@@ -8,8 +8,9 @@ from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.invariants import check
 from loopline_master.core.policies import REGISTRY
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptState, Facts
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 

@@ -18,9 +18,10 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report
-from loopline_shared.spec import JobSpec, Range, TaskSpec
+from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.whatif.durations import A_MINUTE, Durations
 from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import record

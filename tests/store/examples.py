@@ -8,8 +8,9 @@ from loopline_master.core.events import Batch, JobSubmitted
 from loopline_master.core.kernel.effects import Effects, Submitted
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.store import Store
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import AttemptState, Facts, Load, Order, Output, TaskState
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 
 FACTS = Facts(
     "linux",

@@ -10,10 +10,11 @@ from loopline_master.core.kernel.entities import SEATED, UNSEATED
 from loopline_master.store import open_store
 from loopline_master.store.queries.failure_queries import without_own
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import RowFile
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
 from loopline_shared.rest.access import TokenView
 from loopline_shared.rest.bodies import LiveTotals
-from loopline_shared.spec import Requirements, RowFile
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
 
 SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED

@@ -10,8 +10,9 @@ from loopline_master.core.events import BATCH, MasterStarted, SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import Store
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import Facts, Order, Outcome
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from tests.campaign import CHECK_EVERY
 from tests.properties.world import Machine, World
 

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.job.requirements import Requirements
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid
 from tests.web.browser import PATIENCE_MS, visiting
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import MAX_ID, TaskId
 from loopline_shared.rest.times import seconds
-from loopline_shared.spec import Range
 
 RangeValues = dict[str, list[int]]
 Value = str | int | float

@@ -17,9 +17,10 @@ from loopline.client import AsyncClient
 from loopline.local.stopping import run_command, run_until_stopped
 from loopline.transfer.files import upload
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import Submission
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 
 _MEMBER = Path(__file__).parent / "dask_member.py"
 _SAID = b"scheduler "

@@ -30,6 +30,8 @@ from loopline.transfer import direct
 from loopline.transfer.files import hash_of, in_parallel, upload
 from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import RowFile, Table
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Function, TaskId, TaskState
 from loopline_shared.plain_words import meant, plain
 from loopline_shared.protocol.chunks import RAISED, RETURNED, ends
@@ -38,7 +40,7 @@ from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
 from loopline_shared.scalar import MAX_TEXT_CHARACTERS
-from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
+from loopline_shared.spec import JobSpec
 
 LONGEST_INLINE_BYTES = MAX_TEXT_CHARACTERS // 4 * 3
 """Most bytes of a task's arguments that travel with the task, as a parameter in base64; longer ones are a file."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from loopline.rest_client import RestClient
 from loopline.transfer.files import upload
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.protocol.software import Software
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 
 MOST_BYTES = 2**20
 PackageList = str | Path | Sequence[str] | bytes

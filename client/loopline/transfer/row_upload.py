@@ -15,9 +15,9 @@ from typing import IO
 from loopline.rest_client import RestClient
 from loopline.transfer import files
 from loopline.transfer.files import OnProgress
+from loopline_shared.job.parameters import MAX_TASKS, RowFile, Table
 from loopline_shared.row_lines import read_row, write_row
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import MAX_TASKS, RowFile, Table
 
 MOST_INLINE = 1000
 MOST_INLINE_BYTES = 1_000_000

@@ -22,6 +22,9 @@ _MODULES = (
     "loopline_shared.rest.columns",
     "loopline_shared.model",
     "loopline_shared.spec",
+    "loopline_shared.job.parameters",
+    "loopline_shared.job.requirements",
+    "loopline_shared.job.checkpoint_spec",
     "loopline_shared.job_files",
     "loopline_master.http.routes.session",
 )

@@ -10,8 +10,9 @@ from loopline_master.files.row_files import RowFiles
 from loopline_master.store import Store
 from loopline_master.submissions.submissions import warnings_about, warnings_about_chain, with_rows_counted
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.rest.bodies import Expected, PlannedTask, Preview
-from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import task_at
 
 MOST_SHOWN = 20

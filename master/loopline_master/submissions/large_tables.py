@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from loopline_master.files.blobs import Blobs
+from loopline_shared.job.parameters import RowFile, Table
 from loopline_shared.row_lines import write_row
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import JobSpec, RowFile, Table
+from loopline_shared.spec import JobSpec
 
 LARGER_BYTES = 2**20
 _FEW = 16

@@ -27,11 +27,12 @@ from loopline_master.submissions.idempotency import FreshKeys, Idempotency, KeyL
 from loopline_master.submissions.large_tables import has_many_rows, with_its_table_as_file
 from loopline_shared import manifest, paths
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.job_files import staged
 from loopline_shared.model import InputFile, StagedInput
 from loopline_shared.plain_words import meant
 from loopline_shared.rest.bodies import Submission
-from loopline_shared.spec import JobSpec, RowFile, named_files
+from loopline_shared.spec import JobSpec, named_files
 from loopline_shared.sweep import unknown_names
 
 _FEW = 2

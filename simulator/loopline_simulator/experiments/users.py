@@ -13,8 +13,9 @@ from rich.text import Text
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Job
+from loopline_shared.job.parameters import Range
 from loopline_shared.model import Facts, Order, OrderWithin
-from loopline_shared.spec import JobSpec, Range
+from loopline_shared.spec import JobSpec
 from loopline_simulator.experiments.answers import wide_console, without_nan
 from loopline_simulator.experiments.options import RUNS, Several, SweepOptions, known_policy
 from loopline_simulator.experiments.tables import bare_table, half_width, number

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loopline_shared.job.parameters import Range
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts
-from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Pattern
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.full.faults import ROUGH, Faults

@@ -14,7 +14,8 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.spec import MAX_TASKS, JobSpec, Parameters, Range
+from loopline_shared.job.parameters import MAX_TASKS, Parameters, Range
+from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.world import Arrival
 from loopline_simulator.traces.files import finite
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from loopline.cli.render import human
 from loopline.cli.render.fitted import FittedTable
 from loopline.cli.render.network_tree import flow_lines
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Load, OrderWithin, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import AuditEntry, JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
@@ -27,7 +28,6 @@ from loopline_shared.rest.bodies import (
     TaskView,
     WorkerView,
 )
-from loopline_shared.spec import Requirements
 
 _MOST_FLOWS = 20
 _STYLES = {

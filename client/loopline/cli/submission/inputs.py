@@ -21,10 +21,11 @@ from loopline.client import AsyncClient
 from loopline.transfer import files, input_trees
 from loopline.transfer.excluded import Exclusions, read_patterns
 from loopline.transfer.files import LocalFile
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.model import MAX_OWN_INPUTS
 from loopline_shared.protocol.templates import names_in, unknown_name
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import task_at
 
 MAX_LISTED_TASKS = 100_000

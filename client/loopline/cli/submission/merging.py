@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from loopline.cli.submission.job_file import JobFile
-from loopline_shared.spec import JobSpec, parameters_kind
+from loopline_shared.job.parameters import parameters_kind
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import placeholders
 
 

@@ -20,9 +20,9 @@ from loopline.cli import values
 from loopline.cli.errors import usage
 from loopline.cli.submission.options import STDIN, SweepOptions
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.parameters import Range
 from loopline_shared.row_lines import check_row, read_row
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import Range
 
 Row = dict[str, Scalar]
 

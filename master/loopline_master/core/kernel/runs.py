@@ -11,10 +11,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.job_files import output_patterns, staged
 from loopline_shared.model import AttemptId, Count, Function, Seconds
 from loopline_shared.protocol.worker_link import Run
-from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 
 ProgramKey = tuple[str, str, str]

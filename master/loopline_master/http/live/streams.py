@@ -34,9 +34,9 @@ from loopline_master.timings import (
     STREAM_REST_SHARE,
     STREAM_WRITE_S,
 )
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
-from loopline_shared.spec import RowFile
 
 routes = Routes("streams")
 

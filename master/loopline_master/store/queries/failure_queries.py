@@ -14,10 +14,11 @@ from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.store.queries.task_queries import SPEC, TOLD_BY
 from loopline_master.store.row_source import Rows, no_rows
 from loopline_master.store.tables import attempts, jobs, tasks
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.model import AttemptState, TaskId, TaskState
 from loopline_shared.rest.bodies import FailureKind, FailureReport
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 
 MOST_READ = 10_000

@@ -16,10 +16,11 @@ from loopline_master.store.queries.job_queries import state_of_absent
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.row_source import Rows, no_rows
 from loopline_master.store.tables import attempts, jobs, resumptions, specs, tasks
+from loopline_shared.job.parameters import RowFile
 from loopline_shared.model import Output, TaskId, TaskState
 from loopline_shared.rest.bodies import AttemptView, Page, TaskDetail, TaskView, VoteView
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep, task_at
 
 TOLD_BY = and_(  # the attempt that describes a task: the winner, else the latest

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from loopline_shared.job.parameters import MAX_TASKS
 from loopline_shared.model import JobState, Order, OrderWithin, Prediction, SizeSource
 from loopline_shared.rest.bodies.base import Body, Page, Period
 from loopline_shared.rest.bodies.network import FileFlow
 from loopline_shared.rest.bodies.tasks import TaskResult
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import MAX_TASKS, JobSpec
+from loopline_shared.spec import JobSpec
 
 JobCondition = Literal[
     "waiting", "queued", "running", "succeeded", "failed", "cancelled", "paused", "stalled", "held", "overdrawn"

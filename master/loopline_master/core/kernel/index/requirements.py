@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from loopline_master.core.kernel.entities import Job, Needs, Worker
 from loopline_master.core.kernel.index.units import NO_UNITS, ResourceNeeds, Units
 from loopline_master.core.kernel.index.units import RequirementClass as RequirementClass
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Resource
 from loopline_shared.protocol.gpus import ANY_GPU, GPU
 from loopline_shared.protocol.software import PACKAGES, words_for
-from loopline_shared.spec import Requirements
 
 Served = KeysView[RequirementClass]
 """View of the requirement classes in order of arrival; it follows their changes."""

@@ -1,0 +1,1 @@
+"""Parts of a job's specification, each with its rules."""

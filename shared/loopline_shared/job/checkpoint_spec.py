@@ -1,0 +1,40 @@
+"""Checkpoints as a job asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_shared.paths import CHECKPOINT
+from loopline_shared.protocol.checkpoints import MAX_CHECKPOINT_BYTES
+from loopline_shared.scalar import Spec
+
+
+class CheckpointSpec(Spec):
+    """A job's checkpoints: its tasks save their state in the folder that LOOPLINE_CHECKPOINT names."""
+
+    every_s: Annotated[
+        float | None,
+        Field(ge=1, le=1e6, allow_inf_nan=False, description="between two checkpoints; null: as their cost suggests"),
+    ] = None
+    exit_code: Annotated[
+        int | None,
+        Field(ge=1, le=255, description="with which a task ends only to be continued from what it saved"),
+    ] = None
+    max_bytes: Annotated[
+        int | None, Field(ge=1, le=MAX_CHECKPOINT_BYTES, description="of one checkpoint; null: 1 GB")
+    ] = None
+    portable: Annotated[
+        bool, Field(description="a checkpoint may be used on another system, processor type or Python version")
+    ] = False
+
+
+def check_checkpoint(paths: Iterable[str], *, calls_function: bool, nodes: int) -> None:
+    """Raises ValueError if tasks with inputs and outputs at these paths cannot take checkpoints."""
+    if nodes > 1 or calls_function:
+        raise ValueError("checkpoints are taken of commands on one worker: leave out checkpoint")
+    for path in paths:
+        if path.partition("/")[0] == CHECKPOINT:
+            raise ValueError(f"{path!r}: {CHECKPOINT} is the folder that checkpoints are taken of")
