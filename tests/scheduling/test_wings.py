@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
 
 from loopline_master.core import scheduler
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Mechanism
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.scheduler import WINGS
-from loopline_shared.model import JobState, Outcome
+from loopline_shared.model import JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts
 
 Wings = tuple[type[Wing], ...]
@@ -68,3 +70,30 @@ def test_gang_waits_without_a_wing_that_leads_it(monkeypatch: pytest.MonkeyPatch
     job = grid.submit(nodes=2)
     assert grid.job(job).state is JobState.QUEUED
     assert not any(agent.running or agent.members for agent in grid.agents.values())
+
+
+class FailsWhilePlacing(Wing):
+    """Fails tasks where a wing places its own, as one does whose attempt is retracted after its last failure."""
+
+    doomed: TaskId | None = None
+
+    def place(self) -> Iterator[None]:
+        task = self.state.tasks.get(self.doomed) if self.doomed else None
+        if task and task.is_open:
+            lifecycle.end_task(self.state, self.state.jobs[task.job], task, TaskState.FAILED)
+            yield
+
+
+@pytest.mark.parametrize("order", [Order.HOLD, Order.DELIVER, Order.NONE])
+def test_job_that_ends_while_tasks_are_placed_completes_in_that_step(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "WINGS", (FailsWhilePlacing,))
+    grid = Grid(order=order)
+    grid.join("ant", facts(2))
+    first = grid.submit(1, size=5)
+    second = grid.submit(1, size=5, after=[first], after_state="ended")
+    monkeypatch.setattr(FailsWhilePlacing, "doomed", TaskId(first, 1))
+    grid.report("ant")
+    assert grid.job(first).state is JobState.FAILED
+    assert [attempt.job for attempt in grid.agents["ant"].running] == [second]

@@ -181,7 +181,8 @@ async def test_task_continues_on_another_computer(master: SmallMaster, start: St
     later = taken(master)[-1]
     assert (later.attempt, later.line, later.times) == (again.attempt, ("w1", "w2"), 1)
     assert later.wall_s > one.wall_s
-    assert later.wall_s <= one.wall_s + result.wall_s
+    assert result.phases
+    assert later.wall_s <= one.wall_s + result.phases.ended_s  # the run time itself is measured more exactly
     await until(lambda: stored(other) == [])
 
 

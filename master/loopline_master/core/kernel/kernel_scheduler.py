@@ -74,8 +74,7 @@ class KernelScheduler:
         if (due_at := self._due_at()) is not None and due_at <= state.now:
             self._flush_after(partial(lifecycle.end_delays, state), *state.wings.expire)
             self._complete()
-        self._draw(*(place() for place in state.wings.place))
-        self._draw(self._placer.place(self._policy))
+        self._place()
         self._flush_after(*state.wings.finish_step)
         state.effects.assigns = self._outbox.seal(state)
         return state.gather()
@@ -113,6 +112,16 @@ class KernelScheduler:
             call()
             self.state.flush()
 
+    def _place(self) -> None:
+        """Place tasks. If placing ends the last open task of a job, complete the job and place what it let in."""
+        index = self.state.index
+        while True:
+            self._draw(*(place() for place in self.state.wings.place))
+            self._draw(self._placer.place(self._policy))
+            if not index.complete.starts and not index.failing:
+                return
+            self._complete()
+
     def _draw(self, *generators: Iterator[None]) -> None:
         """Draw from generators until they end, and flush the indexes whenever one yields."""
         for generator in generators:
@@ -127,7 +136,7 @@ class KernelScheduler:
 
     def _flush(self) -> None:
         """Flush the indexes and complete all jobs that can complete, before the next event."""
-        self.state.flush()
+        self.state.flush(completes=True)
         self._complete()
 
     def _complete(self) -> None:

@@ -150,8 +150,11 @@ class State:
         self.fresh[job.id] = IntervalSet.up_to(job.task_count) if over is None else over.others(job.task_count)
         self.index.ready_sets[job.id] = ReadySet()
 
-    def flush(self) -> None:
-        """Index each entity that was put since the last flush. Only ``Scheduler.step`` calls it."""
+    def flush(self, *, completes: bool = False) -> None:
+        """Index each entity that was put since the last flush. Only ``Scheduler.step`` calls it.
+
+        ``completes``: the caller completes all jobs that can complete before it looks anything up.
+        """
         if self._changed_programs:
             self._index_programs()
         if self._changed_workers:
@@ -160,7 +163,7 @@ class State:
             self._index_slots()
         if self._changed_tasks:
             self._index_tasks()
-        is_due, self.is_due = self.is_due, False
+        is_due, self.is_due = completes and self.is_due, False
         while self._changed_jobs:
             changed, self._changed_jobs = self._changed_jobs, {}
             for job in changed.values():
