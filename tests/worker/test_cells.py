@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,10 @@ async def test_cell_sees_a_recreated_folder_of_the_same_name(cells: Bench) -> No
     assert first_of(cells)
 
 
+_VIEW = "stat -c %.Z /dev/shm"
+"""Prints when the view was made: numbers of namespaces are used again."""
+
+
 @pytest.mark.parametrize("below_tmp", [True, False])
 async def test_tasks_that_leave_no_trace_have_the_same_view(
     tmp_path: Path, outside_tmp: Path, below_tmp: bool
@@ -139,14 +144,65 @@ async def test_tasks_that_leave_no_trace_have_the_same_view(
     views = []
     async with Bench(tmp_path if below_tmp else outside_tmp, sandbox=walls) as bench:
         for task, leaves in enumerate(("true", "true", "touch made", "true", "touch /dev/shm/made", "true"), 1):
-            look = "readlink /proc/self/ns/mnt /proc/self/ns/ipc; ls ..; ! ls /dev/shm/made"
+            look = f"{_VIEW}; ls ..; ! ls /dev/shm/made"
             look += " && test -w . && test -w /tmp && ! test -w .."
             result = await bench.result(run_of("sh", "-c", f"{look} && {leaves}", task=task))
             assert result.outcome is Outcome.SUCCEEDED
-            mount, memory, *seen = result.stdout.data.decode().split()
+            view, *seen = result.stdout.data.decode().split()
             assert seen == [f"1.{task}.1"]
-            views.append((mount, memory))
-    assert len(set(views[:5])) == 1
+            views.append(view)
+    assert len({*views[:5]}) == 1
+    assert len({*views}) == 2
+
+
+@pytest.fixture
+def below_tmp() -> Iterator[Path]:
+    """A folder whose path begins with /tmp, wherever pytest has its own."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+_SENDS = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    server.accept()[0].close()
+"""
+_LISTENS = "import socket; socket.create_server(('127.0.0.1', 4711))"
+
+
+async def test_view_without_a_network_lasts_until_something_is_sent(outside_tmp: Path) -> None:
+    """A closed connection stays visible for a minute."""
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.NONE)
+    views = []
+    async with Bench(outside_tmp, sandbox=walls) as bench:
+        for task, code in enumerate(("", _LISTENS, _LISTENS, _SENDS, "", _SENDS, _LISTENS), 1):
+            look = "import os; print(os.stat('/dev/shm').st_ctime_ns, os.readlink('/proc/self/ns/net')); "
+            look += "assert len(open('/proc/net/tcp').readlines()) == 1\n"
+            result = await bench.result(python(look + code, task=task))
+            assert result.outcome is Outcome.SUCCEEDED, result.stderr.data
+            view, network = result.stdout.data.decode().split()
+            assert network != str(Path("/proc/self/ns/net").readlink())
+            views.append(view)
+    assert len({*views[:4]}) == len({*views[4:6]}) == 1
+    assert len({*views}) == 3
+
+
+async def test_view_with_paths_shown_below_tmp_lasts(below_tmp: Path, outside_tmp: Path) -> None:
+    """Until a task leaves a file in memory, be it beside one of these paths."""
+    (shown := below_tmp / "a" / "shown").mkdir(parents=True)
+    (shown / "data").write_text("seen")
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shows=[shown])
+    views = []
+    async with Bench(outside_tmp, sandbox=walls) as bench:
+        for task, leaves in enumerate(("true", "true", f"touch {shown.parent}/left", "true", "true"), 1):
+            look = f"{_VIEW}; cat {shown}/data; ls {shown.parent}"
+            result = await bench.result(run_of("sh", "-c", f"{look}; {leaves}", task=task))
+            assert result.outcome is Outcome.SUCCEEDED, result.stderr.data
+            view, *seen = result.stdout.data.decode().split()
+            assert seen == ["seen" + "shown"]
+            views.append(view)
+    assert len({*views[:3]}) == len({*views[3:]}) == 1
+    assert len({*views}) == 2
 
 
 @pytest.mark.parametrize("changes", [False, True])

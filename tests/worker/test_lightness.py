@@ -23,7 +23,7 @@ NOT_IN_THE_AGENT = {
     "rich", "cyclopts", "loopline", "loopline_master",  # the command line's
     "aiohttp", "jeepney", "html", "importlib.metadata", "email", "zipfile", "multiprocessing",
     "zeroconf", "xmlrpc", "unittest", "tarfile",
-    "loopline_shared.rest.bodies", "loopline_shared.spec", "loopline_shared.job",  # REST bodies and jobs: an agent sees neither
+    "loopline_shared.rest.bodies", "loopline_shared.spec", "loopline_shared.job",  # not of agents
 }  # fmt: skip
 NOT_IN_THE_LAUNCHER = {
     "asyncio", "aiohttp", "pydantic", "psutil", "ssl", "dataclasses", "inspect", "pathlib", "subprocess", "traceback",

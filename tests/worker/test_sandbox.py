@@ -380,20 +380,14 @@ except OSError:
     assert not Path("/dev/shm/loopline-mine").exists()
 
 
-def is_zygote(process: psutil.Process) -> bool:
-    try:
-        return "zygote" in " ".join(process.cmdline())
-    except psutil.ZombieProcess:  # of an earlier test, not reaped yet
-        return False
-
-
 @needs_bubblewrap
 @pytest.mark.parametrize("kind", [SandboxChoice.BUBBLEWRAP, SandboxChoice.LANDLOCK])
 async def test_tasks_end_when_all_loopline_processes_are_killed(tmp_path: Path, kind: SandboxChoice) -> None:
     """All Loopline processes are killed at once, so none is left to find a daemon without an environment."""
     async with Bench(tmp_path, sandbox=open_sandbox(kind)) as bench:
         await bench.begins(run_of("sh", "-c", "(setsid env -i sleep 100 &); echo > begun; exec sleep 100"))
-        [zygote] = [one for one in psutil.Process().children() if is_zygote(one)]
+        assert bench.launcher._process
+        zygote = psutil.Process(bench.launcher._process.pid)
         below = partial(zygote.children, recursive=True)
         await until(lambda: [name_of(one) for one in below()].count("sleep") == 2)
         tasks = [one for one in below() if one.name() in ("sleep", "sh")]

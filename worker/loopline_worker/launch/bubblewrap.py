@@ -41,17 +41,17 @@ class Bubblewrap:
         self._program = program
         self._sees = sees
         self._etc = etc
-        self._cells: dict[tuple[str, str, tuple[str, ...], tuple[str, ...]], tuple[int, list[str]]] = {}
+        self._cells: dict[tuple[object, ...], tuple[int, list[str]]] = {}
 
     def walls(self, job: Job, has_network: bool) -> tuple[int, list[str], Places]:
         """Return the number of a task's cell, the program that makes it, and the task's own mounts."""
         around, _, name = (job.room or job.folder).rpartition(os.sep)
         scratch = _real(around or os.sep)
-        return *self._cell(job, scratch), self._places(job, f"{scratch}{os.sep}{name}", has_network)
+        return *self._cell(job, scratch, has_network), self._places(job, f"{scratch}{os.sep}{name}", has_network)
 
-    def _cell(self, job: Job, scratch: str) -> tuple[int, list[str]]:
+    def _cell(self, job: Job, scratch: str, has_network: bool) -> tuple[int, list[str]]:
         shared = job.shared_folder and self._sees.shared(job.shared_folder)
-        key = scratch, job.shared_folder if shared else "", job.shown, job.device_files
+        key = scratch, job.shared_folder if shared else "", job.shown, job.device_files, has_network
         if key not in self._cells:
             own = ["--bind-try", shared, job.shared_folder] if shared else []
             own += [word for path in job.shown for word in ("--ro-bind", path, path)]

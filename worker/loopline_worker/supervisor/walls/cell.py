@@ -117,7 +117,7 @@ class Cell:
     def await_return(self, provide: Callable[[Needs], None]) -> tuple[State, bool, list[int]]:
         """Wait until it gives the agent back: the state, whether it may go on, and the files of the order to come.
 
-        ``provide`` sets what a task needs, of which it asks. Raises OSError if the sandbox has ended.
+        ``provide`` is called with the needs of each task. Raises OSError if the sandbox has ended.
         """
         assert self._socket
         files: list[int] = []

@@ -47,7 +47,7 @@ def main(connection: int) -> None:
 def enclose(connection: int, said: int) -> None:
     """Serve a supervisor as the first process of a process namespace made here, where Landlock has the files.
 
-    ``said`` is told of that process as bubblewrap tells it.
+    ``said`` receives the id of that process, in bubblewrap's format.
     """
     first = _enclosed()
     if first:

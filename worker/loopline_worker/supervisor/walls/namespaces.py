@@ -16,6 +16,10 @@ from fcntl import ioctl
 
 from loopline_worker.supervisor.walls.landlock import drop_capabilities
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _FILES, _IPC, _USER, _PROCESSES, _NETWORK = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS = 0x1, 0x2, 0x4, 0x8
 _REMOUNT, _BIND, _MOVE, _RECURSIVE, _PRIVATE = 0x20, 0x1000, 0x2000, 0x4000, 0x40000
@@ -52,8 +56,10 @@ def mount_processes() -> None:
 
 
 def part(*, has_network: bool = True) -> None:
-    """Leave the others' view of files and shared memory, and the network if it is not to be had. Raises OSError."""
+    """Move into new namespaces for files and shared memory, and to a loopback without a network. Raises OSError."""
     _check(_libc.unshare(_FILES | _IPC | (0 if has_network else _NETWORK)), "namespaces")
+    if not has_network:
+        _raise_loopback()
 
 
 def return_to(files: int) -> None:
@@ -75,8 +81,6 @@ def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_net
         os.close(around)
     if root:
         _change_root(root, os.path.dirname(room))  # noqa: PTH120
-    if not has_network:
-        _raise_loopback()
 
 
 def open_around(room: str) -> int:
@@ -132,15 +136,16 @@ def exchange(around: int, points: int, old: str, room: str, temporary: str) -> N
         _bind_within(around, inner, _SHARED)
 
 
-def in_memory(room: str, temporary: str) -> list[str]:
-    """Return the folders in memory that a task with this room may write to."""
+def in_memory(room: str, temporary: str, kept: Sequence[str]) -> list[str]:
+    """Return the folders in memory that a task with this room, and these other paths below /tmp, may write to."""
     if temporary:
         return [_MEMORY]
-    found, folder = [_MEMORY, _SHARED], os.path.dirname(os.path.dirname(room))  # noqa: PTH120
-    while folder.startswith(f"{_SHARED}/"):  # the room is within these
-        found.append(folder)
-        folder = os.path.dirname(folder)  # noqa: PTH120
-    return found
+    found = {_MEMORY, _SHARED}
+    for path in (os.path.dirname(room), *kept):  # noqa: PTH120
+        while (path := os.path.dirname(path)).startswith(f"{_SHARED}/"):  # noqa: PTH120
+            if not any(path == other or path.startswith(f"{other}/") for other in kept):
+                found.add(path)
+    return sorted(found)
 
 
 def open_queues() -> int:

@@ -1,9 +1,10 @@
-"""The view of a cell's tasks: their files and shared memory, kept from task to task while none leaves a trace.
+"""The view of a cell's tasks: their files, shared memory and network, kept until a task leaves a trace in them.
 
-To make namespaces for files and shared memory takes as long as a short task. So the first process of a cell moves
-into both, and starts task after task from there. Between two tasks nothing runs in them: the folder of the next
-attempt is mounted in place of the last one's. A task that leaves anything in memory costs the view; the next has a
-new one.
+Making these namespaces takes as long as a short task. So the first process of a cell moves into them, and starts one
+task after another from there. Between two tasks no other process runs in them: the folder of the next attempt is
+mounted in place of the previous one's. After a task that left anything in memory, or sent anything over a loopback of
+its own (closed connections stay visible for a minute), the next task has a new view. No process returns from such a
+loopback to the computer's network, so that tasks without a network have cells of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class View:
 
     def __init__(self) -> None:
         self._of_cell = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-        self._kind: tuple[str, bool, int] | None = None  # of the view that this process is in
+        self._kind: tuple[object, ...] | None = None  # places that tasks of the present view have in common
         self._room = ""  # of the last task
         self._around = -1  # the folder with all rooms, as the cell has it
         self._points = -1  # the folder that the view has in its place
@@ -37,6 +38,8 @@ class View:
         self._tables: list[int] = []
         self._queues = -1
         self._without_queues = 0, 0
+        self._traffic = -1  # counters of a loopback of its own
+        self._without_traffic = b""
 
     def show_to(self, order: TaskOrder) -> None:
         """See what a task is to see, or have it started by a thread that does; be in its folder. Raises OSError."""
@@ -57,8 +60,8 @@ class View:
 
     def show(self, places: Places) -> None:
         """See what the next task is to see. Raises OSError."""
-        room, temporary, memory_bytes, *_ = places
-        kind = room[: room.rindex("/")], bool(temporary), memory_bytes
+        room, temporary, memory_bytes, kept, has_network, _ = places
+        kind = room[: room.rindex("/")], bool(temporary), memory_bytes, kept, has_network
         if kind == self._kind and self._is_untouched():
             self._kind = None  # until all is done
             namespaces.exchange(self._around, self._points, self._room, room, temporary)
@@ -71,29 +74,33 @@ class View:
         """See what the cell sees, for a task that needs more than files and memory of its own. Raises OSError."""
         self._kind = None
         self._watcher.close()
-        for file in (self._around, self._points, self._queues, *self._tables):
+        for file in (self._around, self._points, self._queues, self._traffic, *self._tables):
             with suppress(OSError):
                 os.close(file)
-        self._around, self._points, self._queues, self._tables = -1, -1, -1, []
+        self._around, self._points, self._queues, self._traffic, self._tables = -1, -1, -1, -1, []
         namespaces.return_to(self._of_cell)
 
     def _make(self, places: Places) -> None:
-        namespaces.part()
-        self._around = namespaces.open_around(places[0])
+        room, temporary, _, kept, has_network, _ = places
+        namespaces.part(has_network=has_network)
+        if not has_network:
+            self._traffic = os.open("/proc/self/net/dev", os.O_RDONLY)
+            self._without_traffic = os.pread(self._traffic, 4096, 0)
+        self._around = namespaces.open_around(room)
         self._tables = [os.open(table, os.O_RDONLY) for table in _TABLES]
         self._queues = namespaces.open_queues()
         self._without_queues = _content(self._queues)
         self._points = namespaces.mount_own(self._around, *places[:4])
-        self._is_watched = self._watcher.watch(*namespaces.in_memory(*places[:2]))
+        self._is_watched = self._watcher.watch(*namespaces.in_memory(room, temporary, kept))
 
     def _is_untouched(self) -> bool:
         """True if no task has left anything, or has changed anything, since the view was made."""
         if not self._is_watched or not self._watcher.saw_nothing() or _content(self._queues) != self._without_queues:
             return False
-        for table in self._tables:  # noqa: SIM110 - three calls more than a loop
+        for table in self._tables:
             if os.pread(table, 4096, 0).count(b"\n") > 1:
                 return False
-        return True
+        return self._traffic < 0 or os.pread(self._traffic, 4096, 0) == self._without_traffic
 
 
 def _content(queues: int) -> tuple[int, int]:
@@ -103,6 +110,5 @@ def _content(queues: int) -> tuple[int, int]:
 
 
 def can_hold(places: Places) -> bool:
-    """True if only files and memory are the task's own, without an image or paths shown below /tmp."""
-    _, _, _, kept, has_network, root = places
-    return has_network and not kept and not root
+    """True unless the task has the files of an image."""
+    return not places[-1]
