@@ -108,7 +108,8 @@ manual: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	$(BIN)/python docs/man_pages.py
 
-# What a release is made of: sdist and wheel in dist/, with the manual. Refused where a tag says another version.
+# What a release is made of: sdist and wheel in dist/, with the manual, and a list of the libraries that it may run with
+# (SBOM, CycloneDX). Refused where a tag says another version.
 dist: manual
 	@version=$$($(BIN)/python -c 'import loopline; print(loopline.__version__)'); \
 	tag=$$(git describe --exact-match --tags 2>/dev/null); \
@@ -117,6 +118,11 @@ dist: manual
 		exit 1; }
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
+	@mkdir -p build
+	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements/all.txt --generate-hashes --universal \
+		--python-version 3.11 --no-annotate --no-header --quiet --output-file build/runtime.txt
+	$(BIN)/uv tool run --quiet --from "cyclonedx-bom>=7,<8" cyclonedx-py requirements build/runtime.txt \
+		--pyproject pyproject.toml --output-reproducible --output-file dist/loopline.cdx.json 2>build/sbom.log
 
 clean:
 	rm -rf dist master/loopline_master/manual .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
