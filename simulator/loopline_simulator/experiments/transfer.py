@@ -15,7 +15,7 @@ from rich.console import Console
 
 from loopline_simulator.experiments.answers import effort, wide_console, without_nan
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
-from loopline_simulator.papers.data_transfer import unknown_trial
+from loopline_simulator.papers.data_transfer import rounds_trial, unknown_trial
 from loopline_simulator.papers.data_transfer.assignment_trial import (
     SEARCHES,
     SEARCHING,
@@ -104,6 +104,27 @@ class LabOptions:
     between: Positive = 100.0
 
 
+@Parameter(name="*", group=Group("Tasks with computing time", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class RoundsOptions:
+    """Tasks that need files and computing time.
+
+    Parameters
+    ----------
+    rounds
+        Compare instead when such tasks are completed: given out in rounds, by each way of --assign but the live one,
+        and by a live master as each worker becomes idle.
+    ratios
+        With --rounds: transfer time of a task's files over its computer's link alone, divided by its computing time.
+    tasks
+        With --rounds: tasks for each host.
+    """
+
+    rounds: bool = False
+    ratios: Annotated[tuple[Positive, ...], Several] = (0.1, 1.0, 10.0)
+    tasks: Count = 4
+
+
 def transfer(
     *,
     strategies: Annotated[tuple[str, ...], Several] = tuple(STRATEGIES),
@@ -113,6 +134,7 @@ def transfer(
     pictures: Path | None = None,
     network: TransferOptions = TransferOptions(),
     lab: LabOptions = LabOptions(),
+    work: RoundsOptions = RoundsOptions(),
     runs: SweepOptions = RUNS,
 ) -> int:
     """Compare ways to bring files to hosts: the master's planner, lines and peers chosen blindly, the master alone.
@@ -129,7 +151,7 @@ def transfer(
         Compare instead how tasks are given to hosts: at random, where their files are, improved from there by
         annealing and by a genetic algorithm, and as a live master does it.
     plans
-        With --assign: plans that a search may make.
+        With --assign: plans that a search may make. With --rounds: the first of them, in each round.
     more
         With --assign: tasks beyond one for each host, as a share of the hosts. They wait for the next round.
     pictures
@@ -140,6 +162,8 @@ def transfer(
             raise usage(f"there is no strategy {name!r}", f"there are {', '.join(STRATEGIES)}")
     if lab.unknown:
         return _learn(network, lab, runs)
+    if work.rounds:
+        return _compare_rounds(network.scenario(), plans[0], work, runs)
     if assign:
         return _compare_searches(network.scenario(), plans, more, runs)
     cases = _cases(strategies, network.scenario(), runs)
@@ -222,6 +246,22 @@ def _compare_searches(scenario: TransferScenario, plans: Sequence[int], more: fl
     from loopline_simulator.papers.data_transfer import transfer_tables
 
     wide_console().print(transfer_tables.searches(answers))
+    return 0
+
+
+def _compare_rounds(scenario: TransferScenario, plans: int, work: RoundsOptions, runs: SweepOptions) -> int:
+    cases = rounds_trial.cases(scenario, work.ratios, work.tasks, plans, runs.seed_numbers)
+    with progress_bar("runs", len(cases), lambda answer: answer.plans) as shown:
+        answers = sweep(rounds_trial.run, cases, runs.executor(), shown)
+    if runs.json:
+        each = [asdict(one) | asdict(one.case) for one in answers]
+        for one in each:
+            del one["case"], one["scenario"]
+        print(json_format.dumps({"experiment": "transfer", "scenario": asdict(scenario), "rounds": each}, indent=1))
+        return 0
+    from loopline_simulator.papers.data_transfer import transfer_tables
+
+    wide_console().print(transfer_tables.rounds(answers))
     return 0
 
 

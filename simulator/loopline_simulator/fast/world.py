@@ -22,6 +22,7 @@ from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
 from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import Assign, Report
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
@@ -86,6 +87,9 @@ class FastWorld:
 
     def _begin(self, settings: SchedulerSettings) -> None:
         self._step([MasterStarted(settings)])
+        self._begin_workers()
+
+    def _begin_workers(self) -> None:
         self._step(
             [WorkerJoined(host.name, host.session, str(host.boots), host.facts) for host in self._hosts.values()]
         )
@@ -173,10 +177,17 @@ class FastWorld:
 
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
-        holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
-        waiting = ranges_of(host.waiting)
-        report = Report(host.seq, host.seen, holding, tuple(results), self._load(host), waiting=waiting)
+        holding = tuple(Held(attempt, self._run_time(attempt, since)) for attempt, (since, _) in host.running.items())
+        waiting, files = ranges_of(host.waiting), self._files_of(host)
+        report = Report(host.seq, host.seen, holding, tuple(results), self._load(host), waiting=waiting, peers=files)
         return WorkerReported(host.name, host.session, report)
+
+    def _run_time(self, attempt: AttemptId, since: float) -> float:
+        return self.kernel.now - since
+
+    def _files_of(self, host: Host) -> PeerReport | None:
+        """Return the large files of a host, as it reports them; None if this world has none."""
+        return None
 
     def _load(self, host: Host) -> Load:
         """Return the load that a host reports; its owner's use affects only its speed."""

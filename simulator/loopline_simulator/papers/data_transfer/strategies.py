@@ -10,12 +10,12 @@ from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline, Plan
 from loopline_master.core.wings.transfers.programme import Solve, programme
 from loopline_master.core.wings.transfers.transfer_planner import plan
 from loopline_master.transfers.solver import solve
-from loopline_simulator.papers.data_transfer.fluid_world import Moment, Strategy, Waiting
+from loopline_simulator.papers.data_transfer.fluid_network import Moment, Strategy, Waiting
 from loopline_simulator.papers.data_transfer.transfer_scenario import MASTER
 from loopline_simulator.streams import Generator, stream
 
 PATIENCE_S = 10.0
-"""Time without any rate after which a demand stays overdue: the planner guarantees it a rate."""
+"""A demand without any rate for this long stays overdue: the planner guarantees it a rate."""
 LEAST_RATE = 1e6
 """... which is this, in bytes per second."""
 

@@ -1,4 +1,6 @@
-"""Results as tables: each strategy beside the planner and the bounds; each search beside the order it began with."""
+"""Results as tables: strategies beside the planner and the bounds, searches beside the order that they begin with,
+and rounds beside a live master.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from rich.text import Text
 
 from loopline_simulator.experiments.tables import bare_table, number, plain
 from loopline_simulator.papers.data_transfer.assignment_trial import SEARCHES, SEARCHING, AssignmentAnswer
+from loopline_simulator.papers.data_transfer.rounds_trial import RoundsAnswer
 from loopline_simulator.papers.data_transfer.transfer_trial import TransferAnswer
 from loopline_simulator.statistics import Estimate, estimate, ratio
 
@@ -93,3 +96,47 @@ def _values(answers: Sequence[AssignmentAnswer], search: str, plans: int) -> lis
     ]
     value = estimate([one.value / 1e9 for one in ours])
     return [_with_width(value), *(f"{gain.mean:.2f} ±{plain(gain.half_width)}" for gain in gains)]
+
+
+def rounds(answers: Sequence[RoundsAnswer]) -> RenderableType:
+    """Return the completion times of each way, over those of a live master on the same seeds."""
+    first, ratios = answers[0].case, list(dict.fromkeys(answer.case.ratio for answer in answers))
+    rows = list(dict.fromkeys((answer.case.way, answer.case.trigger) for answer in answers))
+    scenario, found = first.scenario, {ratio: _by_row(answers, ratio) for ratio in ratios}
+    table = bare_table(
+        f"[bold]{scenario.hosts * first.tasks} tasks on {scenario.hosts} hosts, each with {scenario.wants} of "
+        f"{scenario.files} files of {scenario.size_mb:g} MB[/]"
+    )
+    for title in ("", "next round"):
+        table.add_column(title, no_wrap=True)
+    for each in ratios:
+        for title in (f"{each:g}: last ±", "mean ±"):
+            table.add_column(title, justify="right")
+    for row in rows:
+        cells = (_gains(found[each][row], found[each][rows[0]]) for each in ratios)
+        table.add_row(Text(row[0], "bold cyan"), row[1], *(cell for pair in cells for cell in pair))
+    seconds = ", ".join(
+        f"{number(fmean(one.makespan_s for one in found[each][rows[0]]))} and "
+        f"{number(fmean(one.mean_s for one in found[each][rows[0]]))} s at {each:g}"
+        for each in ratios
+    )
+    lines = [
+        "0.1, 1, ...: transfer time of a task's files over its computer's link alone, over its computing time.",
+        f"last, mean: until the last task has ended, and each task; over {rows[0][0]}'s on the same seeds.",
+        f"{rows[0][0]}: {seconds}. ±: half the width of the 95 % interval over the seeds.",
+    ]
+    return Group(table, Text(), Text("\n".join(lines), "dim"))
+
+
+def _by_row(answers: Sequence[RoundsAnswer], ratio: float) -> dict[tuple[str, str], list[RoundsAnswer]]:
+    found: dict[tuple[str, str], list[RoundsAnswer]] = {}
+    for answer in answers:
+        if answer.case.ratio == ratio:
+            found.setdefault((answer.case.way, answer.case.trigger), []).append(answer)
+    return found
+
+
+def _gains(ours: Sequence[RoundsAnswer], base: Sequence[RoundsAnswer]) -> tuple[str, str]:
+    last = ratio([one.makespan_s for one in ours], [one.makespan_s for one in base])
+    mean = ratio([one.mean_s for one in ours], [one.mean_s for one in base])
+    return f"{last.mean:.2f} ±{plain(last.half_width)}", f"{mean.mean:.2f} ±{plain(mean.half_width)}"
