@@ -241,7 +241,9 @@ class Engine:
         self._sleep = asyncio.get_running_loop().create_future()
         await self._sleep
         if wake_at is not None and (late_s := self._clock() - wake_at) > SUSPENDED_S:
-            log.warning("the master was suspended for %.0f s or longer: all leases of workers restart", late_s)
+            log.warning(
+                "the master made no step for %.0f s, suspended or without its database: all leases restart", late_s
+            )
             self.restart_leases()
 
     def _wake(self) -> None:
