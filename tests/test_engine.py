@@ -25,6 +25,7 @@ from loopline_master.core.kernel.entities import Grid
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.leases.kept_back import LONG_LEASES
 from loopline_master.engine import Clock, Engine
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.log_bound import LogBound
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.replay import check, check_and_start
@@ -384,7 +385,7 @@ async def test_reports_without_news_are_not_logged_until_a_lease_is_due(gate, li
 async def test_checkpoint_is_the_first_event_of_its_step_and_starts_the_log(tmp_path, links):
     async with open_store(f"sqlite:///{tmp_path / 'loopline.db'}") as store:
         engine = Engine(Scheduler(), store, Clock())
-        bound = LogBound(engine, store, keep_s=1e-3)
+        bound = LogBound(engine, store, 1e-3, RemovalClock())
         running = asyncio.create_task(engine.run(links))
         await engine.request(MasterStarted(SchedulerSettings(lease_s=77.0)))
         assert (await engine.request(SUBMISSION)).job == 1

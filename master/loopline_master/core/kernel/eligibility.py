@@ -89,8 +89,8 @@ def replicable(state: State, job: Job, worker: Worker) -> IntervalSet:
 def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bool:
     """True if the task failed on this unhealthy worker and another, healthy worker is a candidate for it.
 
-    A run elsewhere shows whether the task or the machine is at fault. A task that took this worker down goes to
-    another one that could start it now.
+    A run elsewhere shows whether the task or the machine is at fault. A task that took this worker down prefers
+    another worker that could start it now.
     """
     known = state.tasks.get(job.task_id(task))
     if known is None:
