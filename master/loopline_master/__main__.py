@@ -27,8 +27,8 @@ from loopline_master.passing import passes
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_master.store.postgres import is_passing
 from loopline_shared import __version__
+from loopline_shared.configuration.settings_source import known_user_folder, unknown_variables
 from loopline_shared.errors import LooplineError
-from loopline_shared.settings_source import known_user_folder
 from loopline_shared.terminal.parser import Parser
 
 gc.freeze()  # or the first collection goes over all that was imported
@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = MasterSettings.load(**options)
     except LooplineError as error:
         return _complain(error, 2)
+    for unknown in unknown_variables(MasterSettings):
+        log.warning("%s", unknown)
     _raise_file_limit()
     try:
         asyncio.run(_run(settings))
