@@ -267,6 +267,29 @@ async def test_no_lease_ends_while_the_master_is_suspended(gate, links):
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_step_that_was_due_before_the_last_one_is_no_suspension(gate, links):
+    """The first check of a kind is due at once: its last time is 0."""
+
+    class DueAtOnce(Scheduler):
+        steps = 0
+
+        def step(self, events, now):
+            self.steps += 1
+            return super().step(events, now)
+
+        @property
+        def wake_at(self):
+            return 0.0 if self.steps == 1 else super().wake_at
+
+    engine = Engine(DueAtOnce(), gate, Clock(), max_inbox=3)
+    running = asyncio.create_task(engine.run(links))
+    engine.post(MasterStarted(SchedulerSettings()))
+    assert len(await gate.let()) == 1
+    assert await gate.let() == [], "no lease restarts"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_stopped_clock_is_set_before_the_first_report_is_stepped(engine, gate, links, running, monkeypatch):
     engine.post(MasterStarted(SchedulerSettings()))
     engine.post(WorkerJoined("ant", 1, "boot", FACTS))
