@@ -243,7 +243,7 @@ class Engine:
         await self._sleep
         if wake_at is None:
             return
-        late_s = self._clock() - max(wake_at, self._stepped_at)  # what the last step made due may lie before it
+        late_s = self._clock() - max(wake_at, self._stepped_at)  # a step may set an earlier time
         if late_s > SUSPENDED_S:
             log.warning(
                 "the master made no step for %.0f s, suspended or without its database: all leases restart", late_s
