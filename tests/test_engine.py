@@ -25,6 +25,7 @@ from loopline_master.core.kernel.entities import Grid
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.leases.kept_back import LONG_LEASES
 from loopline_master.engine import Clock, Engine
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.log_bound import LogBound
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.replay import check, check_and_start
@@ -266,6 +267,29 @@ async def test_no_lease_ends_while_the_master_is_suspended(gate, links):
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_step_that_was_due_before_the_last_one_is_no_suspension(gate, links):
+    """The first check of a kind is due at once: its last time is 0."""
+
+    class DueAtOnce(Scheduler):
+        steps = 0
+
+        def step(self, events, now):
+            self.steps += 1
+            return super().step(events, now)
+
+        @property
+        def wake_at(self):
+            return 0.0 if self.steps == 1 else super().wake_at
+
+    engine = Engine(DueAtOnce(), gate, Clock(), max_inbox=3)
+    running = asyncio.create_task(engine.run(links))
+    engine.post(MasterStarted(SchedulerSettings()))
+    assert len(await gate.let()) == 1
+    assert await gate.let() == [], "no lease restarts"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_stopped_clock_is_set_before_the_first_report_is_stepped(engine, gate, links, running, monkeypatch):
     engine.post(MasterStarted(SchedulerSettings()))
     engine.post(WorkerJoined("ant", 1, "boot", FACTS))
@@ -384,7 +408,7 @@ async def test_reports_without_news_are_not_logged_until_a_lease_is_due(gate, li
 async def test_checkpoint_is_the_first_event_of_its_step_and_starts_the_log(tmp_path, links):
     async with open_store(f"sqlite:///{tmp_path / 'loopline.db'}") as store:
         engine = Engine(Scheduler(), store, Clock())
-        bound = LogBound(engine, store, keep_s=1e-3)
+        bound = LogBound(engine, store, 1e-3, RemovalClock())
         running = asyncio.create_task(engine.run(links))
         await engine.request(MasterStarted(SchedulerSettings(lease_s=77.0)))
         assert (await engine.request(SUBMISSION)).job == 1

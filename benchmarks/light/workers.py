@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections import deque
 from contextlib import suppress
@@ -140,10 +141,17 @@ class Brought:
 
 
 async def swarm(
-    url: str, headers: dict[str, str], workers: int, slots: int, tally: Tally, *, rest_s: float = 0.0
+    url: str,
+    headers: dict[str, str],
+    workers: int,
+    slots: int,
+    tally: Tally,
+    *,
+    rest_s: float = 0.0,
+    trusted: ssl.SSLContext | bool = True,
 ) -> Brought:
-    """Have the workers bring the results; each rests before it reports."""
-    connector = aiohttp.TCPConnector(limit=0)
+    """Have the workers bring the results; each rests before it reports. ``trusted``: of an encrypted grid."""
+    connector = aiohttp.TCPConnector(limit=0, ssl=trusted)
     async with aiohttp.ClientSession(connector=connector) as http:
         begin = time.perf_counter()
         running = [

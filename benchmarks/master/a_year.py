@@ -30,6 +30,7 @@ from sqlalchemy import func, select
 from benchmarks.harness.tables import answer, parser, progress, table
 from benchmarks.master.event_log import DAY_S, Computer, World
 from loopline_master.core.events import JobSubmitted, WorkerJoined, WorkerLeft
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.store import Store, open_store
 from loopline_master.store.replay import check
@@ -72,6 +73,7 @@ class Year(World):
             cast("Any", settings),
             cast("Any", retention),
             encryption=cast("Any", SimpleNamespace(folder=Path())),
+            now=RemovalClock(),
         )
 
     async def day(self, number: int, lived_s: float) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -14,10 +15,17 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr, SecretStr
 
+from loopline_shared.configuration.settings_source import (
+    ENV_PREFIX,
+    Settings,
+    config_file,
+    read_table,
+    unknown_variables,
+    user_folder,
+)
 from loopline_shared.disk.durable_files import make_folder, replace_file
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
-from loopline_shared.settings_source import ENV_PREFIX, Settings, config_file, read_table, user_folder
 
 
 def _addresses(text: str) -> str:
@@ -59,6 +67,8 @@ class ClientSettings(Settings):
     def load(cls, **flags: Any) -> Self:
         """Load the settings; where no master is named, it is the one of ``loopline login``."""
         settings = super().load(**flags)
+        for unknown in unknown_variables(cls):
+            warnings.warn(unknown, stacklevel=2)
         settings._unconfirmed = _named_here(settings, flags)
         if "master" not in settings.model_fields_set and (login := Login.read()):
             return settings.model_copy(update={"master": login.master})

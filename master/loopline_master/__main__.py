@@ -23,10 +23,12 @@ with import_blocker.without_authorities():
 from loopline_master.app import Master, keep_serving
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.own_names import reached_at
+from loopline_master.passing import passes
 from loopline_master.settings import SCHEDULING, MasterSettings
+from loopline_master.store.postgres import is_passing
 from loopline_shared import __version__
+from loopline_shared.configuration.settings_source import known_user_folder, unknown_variables
 from loopline_shared.errors import LooplineError
-from loopline_shared.settings_source import known_user_folder
 from loopline_shared.terminal.parser import Parser
 
 gc.freeze()  # or the first collection goes over all that was imported
@@ -53,17 +55,28 @@ class OneLine(logging.Formatter):
 
 
 def without_traceback(record: logging.LogRecord) -> bool:
-    """Have one line tell of what came and was other than HTTP, which anybody can send. True: it is logged."""
-    if record.name == "aiohttp.server" and record.exc_info:
-        from aiohttp.http import HttpProcessingError
-        from aiohttp.web import RequestPayloadError
+    """Reduce errors to one line where a traceback says nothing more; True: the record is logged.
 
-        error = record.exc_info[1]
-        if isinstance(error, (HttpProcessingError, RequestPayloadError)):
-            record.msg, record.args = f"{record.getMessage()}: {error}", None
-            record.exc_info = record.exc_text = None
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
+    These are malformed HTTP, which anybody can send, and failures that pass by themselves, such as a database that is
+    away: libraries log those once for each waiting request.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and (_is_malformed(record, error) or _passes(record, error)):
+        record.msg, record.args = f"{record.getMessage()}: {error}", None
+        record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
+
+
+def _is_malformed(record: logging.LogRecord, error: BaseException) -> bool:
+    from aiohttp.http import HttpProcessingError
+    from aiohttp.web import RequestPayloadError
+
+    return record.name == "aiohttp.server" and isinstance(error, HttpProcessingError | RequestPayloadError)
+
+
+def _passes(record: logging.LogRecord, error: BaseException) -> bool:
+    return passes(error) or (record.name.startswith("sqlalchemy.") and is_passing(error))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = MasterSettings.load(**options)
     except LooplineError as error:
         return _complain(error, 2)
+    for unknown in unknown_variables(MasterSettings):
+        log.warning("%s", unknown)
     _raise_file_limit()
     try:
         asyncio.run(_run(settings))

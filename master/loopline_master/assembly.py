@@ -19,6 +19,7 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.files.bucket import Bucket
 from loopline_master.files.bucket_store import BucketStore
 from loopline_master.files.file_store import FileStore, FolderStore
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
@@ -85,7 +86,8 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     await engine.turn()
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver, Background(metrics))
-    parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
+    parts.add(now := RemovalClock(snapshot.grid.now))
+    parts.add(LogBound(engine, store, keep_log_s, now), Growth(store, settings.data_dir))
     _add_files(parts, kept)
     _add_submissions(parts)
     parts.add(BusyTime())
@@ -93,7 +95,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_streams(parts)
     _add_notifier(parts)
     parts.add(Forecaster(scheduler, store.eta_records, clock))
-    parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
+    parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption], now=now))
     parts.add(Summing(store))
     parts.add(api_document())
     return parts
@@ -129,7 +131,7 @@ def _add_files(parts: Parts, kept: FileStore) -> None:
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
         RetainedFiles(store, blobs, whole, settings.failed_outputs_days),
-        Retention(store, blobs, settings, users),
+        Retention(store, blobs, settings, users, parts[RemovalClock]),
     )
 
 

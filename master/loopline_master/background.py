@@ -49,7 +49,7 @@ class Background:
     @contextmanager
     def running(self, services: Sequence[Service]) -> Iterator[None]:
         """Run services for the block."""
-        tasks = [asyncio.create_task(self._keep(service)) for service in services]
+        tasks = [asyncio.create_task(self._keep(each), name=f"service {each.name}") for each in services]
         try:
             yield
         finally:

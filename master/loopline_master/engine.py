@@ -78,6 +78,7 @@ class Engine:
         self._sleep: asyncio.Future[None] | None = None  # pending while the loop has nothing to do
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
+        self._stepped_at = 0.0  # time of the last step
         self._checkpointed: ReplyFuture | None = None  # a checkpoint was requested and is not on disk yet
         self._end: Exception | None = None
 
@@ -169,7 +170,7 @@ class Engine:
             self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed, None))
             events.insert(0, self._taken[0][0])
             self._checkpointed = None
-        batch = Batch(now, events)
+        batch, self._stepped_at = Batch(now, events), now
         effects = self._scheduler.step(batch.events, batch.now)
         decided = perf_counter()
         await self._store.commit(batch, effects, _done(self._taken, effects.replies))
@@ -240,8 +241,13 @@ class Engine:
         self._set_alarm(wake_at)
         self._sleep = asyncio.get_running_loop().create_future()
         await self._sleep
-        if wake_at is not None and (late_s := self._clock() - wake_at) > SUSPENDED_S:
-            log.warning("the master was suspended for %.0f s or longer: all leases of workers restart", late_s)
+        if wake_at is None:
+            return
+        late_s = self._clock() - max(wake_at, self._stepped_at)  # a step may set an earlier time
+        if late_s > SUSPENDED_S:
+            log.warning(
+                "the master made no step for %.0f s, suspended or without its database: all leases restart", late_s
+            )
             self.restart_leases()
 
     def _wake(self) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import NoReturn
 
 from loopline_master.engine import Engine
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.store import Store
 from loopline_master.store.checkpoint import CHECKPOINTS
 from loopline_master.timings import FORGET_PAUSE_S, LOG_LOOK_EVERY_S
@@ -18,8 +19,8 @@ log = logging.getLogger(__name__)
 class LogBound:
     """Keeps the log within ``keep_s``, and the eighth of it that lies between two checkpoints."""
 
-    def __init__(self, engine: Engine, store: Store, keep_s: float) -> None:
-        self._engine, self._store, self._keep_s = engine, store, keep_s
+    def __init__(self, engine: Engine, store: Store, keep_s: float, now: RemovalClock) -> None:
+        self._engine, self._store, self._keep_s, self._now = engine, store, keep_s, now
 
     async def run(self) -> NoReturn:
         """Look at the log now, and then from time to time."""
@@ -32,7 +33,7 @@ class LogBound:
         if await self._store.is_checkpoint_due(self._keep_s, time.time()):
             await self._engine.checkpoint()
         gone = 0
-        while went := await self._store.forget_log(self._keep_s, time.time()):
+        while went := await self._store.forget_log(self._keep_s, self._now()):
             gone += went
             await asyncio.sleep(FORGET_PAUSE_S)
         if gone:

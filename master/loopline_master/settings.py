@@ -14,11 +14,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from loopline_master.core.kernel.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import algorithm
+from loopline_shared.configuration.settings_source import Settings, user_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Name
 from loopline_shared.plain_words import meant
 from loopline_shared.rest.address import DEFAULT_PORT
-from loopline_shared.settings_source import Settings, user_folder
 
 _MIB = 2**20
 LARGEST_OBJECT_BYTES = 5 * 1024 * _MIB

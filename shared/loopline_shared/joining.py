@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from loopline_shared.configuration.settings_source import known_user_folder, user_folder
 from loopline_shared.disk.durable_files import make_folder, replace_file, sync_folder
 from loopline_shared.errors import LooplineError
-from loopline_shared.settings_source import known_user_folder, user_folder
 
 _LINE = re.compile(
     r"(?P<master>https?://[^\s#]+)#(?P<secret>l[jl]_[0-9a-f]+_[A-Za-z0-9_-]+)"  # the master's address and the secret

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sqlite3
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import aiohttp
 import asyncpg
 import pytest
 
+from loopline.client import AsyncClient
 from loopline_master import background
-from loopline_master.app import keep_serving
+from loopline_master.app import _services, keep_serving
 from loopline_master.background import Background, Service
 from loopline_master.metrics import Metrics
 from loopline_master.notify.notifier import Notifier
@@ -22,7 +25,9 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken
 from loopline_master.store.database import SUPERSEDED, explained, parse_url
 from loopline_shared.errors import LooplineError
+from loopline_shared.spec import JobSpec, Notify
 from tests.api.bench import Bench, running_master, until, webhook_receiver
+from tests.store.postgres import free_port, or_skip, restartable_postgres
 
 
 def broken(code: str = "store_broken", *, passing: bool = True) -> StoreBroken:
@@ -158,6 +163,60 @@ def test_postgres_failures_count_as_temporary_if_they_need_no_repair(error: Exce
     assert passes(raised.value) is expected
     assert passes(ExceptionGroup("", [raised.value, broken()])) is expected
     assert not is_superseded(raised.value)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1500)
+async def test_all_services_run_after_a_hundred_restarts_of_postgresql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs with webhooks come all the time; after the last restart one more is delivered."""
+    monkeypatch.setattr(background, "FIRST_PAUSE_S", 1.0)
+    heard, stop, masters, restarts = set[str](), asyncio.Event(), list[Any](), 0
+
+    async def hear(request: Any) -> None:
+        heard.add(request.path)
+
+    async def serves() -> bool:
+        with suppress(aiohttp.ClientError):
+            return len(masters) > restarts and await _is_ready(Bench(masters[-1].url, None, http))  # type: ignore[arg-type]
+        return False
+
+    async def end_a_job(name: str) -> None:
+        """Submit and cancel a job with a webhook, whenever the master is there."""
+        client = AsyncClient(masters[-1].url, "none", patience_s=120)
+        async with client:
+            made = await client.submit(JobSpec(command=["work"], notify=Notify(webhook=f"{url}/{name}")))
+            await client.cancel(made.id)
+
+    async with aiohttp.ClientSession() as http, webhook_receiver(hear) as url:
+        with or_skip(restartable_postgres()) as server:
+            await asyncio.to_thread(server.start)
+            settings = MasterSettings.load(
+                data_dir=tmp_path, port=free_port(), tokens=False, database_url=f"{server.url}/postgres",
+                webhook_hosts=["127.0.0.0/8"],
+            )  # fmt: skip
+            serving = asyncio.create_task(
+                keep_serving(settings, stop, lambda master, *, is_again: masters.append(master))
+            )
+            await until(serves)
+            for restarts in range(1, 101):
+                ending = asyncio.create_task(end_a_job(str(restarts)))
+                await asyncio.to_thread(server.end, signal.SIGQUIT if restarts % 2 else signal.SIGINT)
+                await asyncio.to_thread(server.start)
+                await until(serves, 60)
+                await ending
+            await end_a_job("last")
+
+            async def is_heard() -> bool:
+                return "/last" in heard
+
+            await until(is_heard)
+            alive = {task.get_name().removeprefix("service ") for task in asyncio.all_tasks() if not task.done()}
+            assert {service.name for service in _services(masters[-1].parts)} <= alive
+            masters[-1].parts[Background].check()
+            stop.set()
+            await serving
 
 
 # --- a SQLite file that another program locks ----------------------------------------------------------------------

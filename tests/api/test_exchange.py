@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.file_store import FolderStore
 from loopline_master.metrics import Metrics
+from loopline_master.peers import exchange
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_master.peers.ways import with_ways
@@ -174,6 +177,16 @@ def test_source_reported_unreachable_dials_or_is_dropped(room: Room) -> None:
     room.tell("bee", "10.0.0.2", port=None, **WANTS)
     assert room.sources("bee", "ant") == ()
     assert way_of(room).endswith("cannot reach each other: it comes from the next of the line, or the master")
+
+
+def test_unreachable_source_is_tried_again_although_the_clock_is_set(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.join("ant", "10.0.0.1")
+    room.join("bee", "10.0.0.2", faults=(PeerFault(FILE, "ant", FaultKind.UNREACHABLE),), **WANTS)
+    day, later = time.time() - 86400.0, time.monotonic() + 3600.0
+    monkeypatch.setattr(exchange, "time", SimpleNamespace(time=lambda: day, monotonic=lambda: later))
+    assert [source.dials_in for source in room.sources("bee", "ant")] == [False]
 
 
 def test_source_on_the_masters_computer_dials_remote_receivers(room: Room) -> None:

@@ -109,6 +109,15 @@ async def test_name_belongs_to_one_computer_until_its_token_is_revoked(master: B
     assert await joins(master, again) == 201
 
 
+async def test_join_token_created_in_the_future_is_refused(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock was set back by a day: a token of one minute is not valid for a day and a minute."""
+    made = await line(master, expires_s=60.0)
+    monkeypatch.setattr("loopline_master.http.auth.time.time", lambda: seconds(made["expires_at"]) - 86400.0)
+    answer = await master.ask("POST", "/join", role=None, json=wish(made["secret"]))
+    assert answer.status == 403
+    assert "set back" in answer.body["detail"]
+
+
 async def test_expired_join_token_is_refused(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await line(master, expires_s=60.0)
     monkeypatch.setattr("loopline_master.http.auth.time.time", lambda: seconds(made["expires_at"]) + 1)

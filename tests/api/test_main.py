@@ -89,6 +89,13 @@ async def test_invalid_start_exits_with_an_explanation(tmp_path: Path) -> None:
     assert "did you mean round-robin?" in errors
 
 
+async def test_misspelt_variable_is_named_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_LEASE", "77")
+    (tmp_path / "loopline.db").write_text("this is no database, whatever it is called" * 100)
+    _, errors = await said("--data-dir", str(tmp_path))
+    assert "LOOPLINE_LEASE is not a setting, and is ignored: did you mean LOOPLINE_LEASE_S?" in errors
+
+
 async def test_master_exits_when_the_disk_is_full(tmp_path: Path) -> None:
     async with running("--port", "0", "--data-dir", str(tmp_path)) as (process, greeting):
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2**20, 2**20))

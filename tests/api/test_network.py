@@ -135,6 +135,9 @@ def test_flows_make_a_sample_when_unchanged_for_a_while() -> None:
     assert [samples.observe(at / 4, [one, other]) for at in range(4)] == [False, False, True, True]
     assert not samples.observe(4.0, [one])  # a different set of flows
     assert not samples.observe(5.0, [])
+    set_back = FlowSamples()
+    set_back.observe(90_000.0, [one, other])
+    assert [set_back.observe(at / 4, [one, other]) for at in range(4)] == [False, False, True, True]
     assert [samples.observe(float(at), [other]) for at in range(6, 10)] == [False] * 4  # no flow is free
     for at in range(10, 20):
         samples.observe(float(at), [one, other, flow("a", "b", 1.0)])

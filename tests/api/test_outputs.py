@@ -17,6 +17,7 @@ import pytest
 from loopline_master.files import retention
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.file_store import FolderStore
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.retention import Retention
 from loopline_master.http.routes import outputs as outputs_module
 from loopline_master.links.worker_links import with_files
@@ -396,7 +397,8 @@ async def test_stored_files_named_in_rows_are_found_at_any_offset(
     rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
     monkeypatch.setattr(retention, "_BLOCK_BYTES", 100)
     marks = retention._Marks()
-    retention.Retention(None, blobs, MasterSettings(), None)._mark_within(marks, rows, retention._NAME_IN_ROWS)  # type: ignore[arg-type]
+    one = retention.Retention(None, blobs, MasterSettings(), None, RemovalClock())  # type: ignore[arg-type]
+    one._mark_within(marks, rows, retention._NAME_IN_ROWS)
     assert [name for name in names if name not in marks] == []
     assert len(marks.keys) == len(names)
 

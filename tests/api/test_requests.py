@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from yarl import URL
 
 from loopline_master import timings
 from loopline_master.__main__ import OneLine, without_traceback
 from loopline_master.http.routes import jobs
+from loopline_master.store import StoreBroken
+from loopline_master.store.database import explained, parse_url
 from tests.api.bench import Answer, Bench, running_master
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -167,6 +171,23 @@ async def test_invalid_http_is_logged_in_one_line_without_a_traceback(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("logger", ["aiohttp.server", "asyncio", "sqlalchemy.pool.impl.QueuePool"])
+async def test_passing_failure_of_the_database_is_logged_in_one_line(logger: str) -> None:
+    """PostgreSQL restarts while a hundred streams are open: each would log the driver's 160 lines."""
+    cause = asyncpg.TooManyConnectionsError("too many clients")
+    try:
+        with explained("reading", parse_url("postgresql://ann@here/grid")):
+            raise cause
+    except StoreBroken as broken:
+        error: Exception = cause if logger.startswith("sqlalchemy") else broken
+    record = logging.LogRecord(logger, logging.ERROR, "", 1, "Error at %s", ("x",), (type(error), error, None))
+    assert without_traceback(record)
+    said = OneLine("%(levelname)s %(message)s").format(record)
+    assert said.startswith("WARNING Error at x: ")
+    assert "too many clients" in said
+    assert "\n" not in said
+
+
 async def test_allow_header_lists_exactly_the_permitted_methods(shared_master: Bench) -> None:
     answer = await shared_master.ask("PATCH", "/jobs")
     assert set(answer.headers["Allow"].split(",")) == {"GET", "HEAD", "POST"}
@@ -220,6 +241,12 @@ async def test_internal_error_has_an_incident_number_found_in_the_log(
     assert "mistake of ours" not in str(problem)
     incident = problem["hint"].rpartition(" ")[2]
     assert any(incident in record.message and record.exc_info for record in caplog.records)
+    caplog.clear()
+    again = assert_problem(await shared_master.ask("GET", "/jobs/2"), 500)["hint"].rpartition(" ")[2]
+    (record,) = caplog.records
+    assert record.exc_info is None, "the same error has one traceback a minute"
+    cause = f"GET /api/v1/jobs/2: RuntimeError: a mistake of ours (traceback at incident {incident})"
+    assert record.message == f"incident {again}: {cause}"
 
 
 async def test_responses_forbid_caching_and_type_sniffing(shared_master: Bench) -> None:

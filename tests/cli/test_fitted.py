@@ -68,5 +68,10 @@ def test_long_names_are_shortened_in_the_middle() -> None:
     assert len(human.short(LONG)) == 24
 
 
+def test_long_durations_are_in_years() -> None:
+    assert human.duration(71_368 * 86400.0) == "195y 193d"
+    assert human.duration(364 * 86400.0 + 3600) == "364d 1h"
+
+
 def test_pipes_get_all_columns(tmp_path: Path) -> None:
     assert "submitted" in drawn(tables.jobs([job(7)]), 200)[0]

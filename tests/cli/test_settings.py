@@ -1,5 +1,7 @@
 """Sources of a client's master address and token, and their order."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_URL
+from tests.warm import starting
 
 
 def write(file: Path, text: str) -> Path:
@@ -31,6 +34,17 @@ def test_flag_overrides_environment_and_file(tmp_path: Path, monkeypatch: pytest
     assert ClientSettings.load().find_token() == "of environment"
     assert ClientSettings.load(master="http://flag:1", token=None).master == "http://flag:1"
     assert ClientSettings.load(token="of flag").find_token() == "of flag"
+
+
+def test_misspelt_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_TOKENFILE", "/secret")
+    with pytest.warns(UserWarning, match=r"^LOOPLINE_TOKENFILE is not .* did you mean LOOPLINE_TOKEN_FILE\?$"):
+        ClientSettings.load()
+    absent = {"LOOPLINE_TOKEN_FILE": "/absent/token"}
+    said = subprocess.run([*starting("loopline"), "jobs"], capture_output=True, text=True, env=os.environ | absent)
+    lines = said.stderr.splitlines()
+    assert lines[0].startswith("warning: LOOPLINE_TOKENFILE is not a setting")
+    assert lines[1].startswith("error: ")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ async def audit(campaign: Campaign) -> Findings:
             found += [line async for line in _outputs(client, job, campaign.folder / "downloads", left_out)]
     found += contradictions(campaign.seen, attempts)
     found += await _left_running(campaign)
+    found += tracebacks(sorted(campaign.folder.glob("*.log")))
     report = await client.passing()
     if report.passings:
         found.append(f"the master says itself that jobs passed: {report.latest}")
@@ -111,6 +112,14 @@ def contradictions(seen: dict[TaskId, tuple[int, ...]], attempts: dict[int, list
         now = tuple(one.id.number for one in attempts.get(task.job, ()) if one.id.task == task.task and one.accepted)
         if now != numbers:
             yield f"task {task} was shown as ended by attempts {numbers}, and now by {now}"
+
+
+def tracebacks(logs: Iterable[Path]) -> Iterator[str]:
+    """Yield the logs of daemons that contain a traceback: no fault from outside is a mistake in the code."""
+    for log in logs:
+        _, mark, rest = log.read_text(errors="replace").partition("Traceback (most recent call last)")
+        if mark:
+            yield f"{log.stem} logged a traceback: {rest[-1500:]}"
 
 
 async def _outputs(client: AsyncClient, job: Drawn, folder: Path, left_out: set[int]) -> AsyncIterator[str]:

@@ -174,3 +174,18 @@ def an_old_master_speaks() -> None:
     from loopline_master.store.lock import Epoch
 
     Epoch.is_sure = property(lambda self: True)  # type: ignore[assignment,method-assign]
+
+
+@bug
+def a_silent_holder_goes_on() -> None:
+    """The worker does not end tasks with units of a limit when the master is silent."""
+    from loopline_worker.attempts.fence import Fence
+
+    Fence.prepare = lambda self, run, job: None  # type: ignore[method-assign,assignment]
+
+
+@bug
+def a_checkpoint_is_not_checked() -> None:
+    from loopline_worker.checkpoints.local_store import StoredTask
+
+    StoredTask.read = lambda self, sha256: self.path(sha256).read_bytes()  # type: ignore[method-assign]

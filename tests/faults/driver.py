@@ -130,10 +130,11 @@ class Campaign:
         await self.grid.start_master(*self.master_options)
 
     async def start_worker(self, name: str) -> None:
-        """Start or restart a worker behind its cable."""
+        """Start or restart a worker behind its cable; its name is its label."""
         settings = {key: value for feature in self.features for key, value in feature.worker.items()}
         url = await self.cable(name)
-        await self.grid.start_worker(name, slots=2, url=url, settings=settings | {"LOOPLINE_RETRY_MAX_S": "1"})
+        settings |= {"LOOPLINE_RETRY_MAX_S": "1", "LOOPLINE_LABELS": name}
+        await self.grid.start_worker(name, slots=2, url=url, settings=settings)
 
     async def cable(self, name: str) -> str:
         """Return a worker's addresses of its masters, which lead through its own cables."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from random import Random
 
+from tests.faults.checkpoints import CHECKPOINTS
 from tests.faults.database import POSTGRES
 from tests.faults.driver import Feature
 from tests.faults.encryption import TLS
@@ -12,15 +13,18 @@ from tests.faults.gangs import GANGS
 from tests.faults.object_storage import BUCKETS
 from tests.faults.peers import PEERS
 from tests.faults.plain import PLAIN
+from tests.faults.resources import RESOURCES
 from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 
 FEATURES: dict[str, Feature] = {
-    feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, BUCKETS, STANDBY)
+    feature.name: feature
+    for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, BUCKETS, STANDBY, CHECKPOINTS, RESOURCES)
 }
 
 APART = (
     {SANDBOX.name, GANGS.name},  # tasks without a network cannot meet
+    {SANDBOX.name, RESOURCES.name},  # nor share a lock
     {POSTGRES.name, STANDBY.name},  # each brings its server
     {TLS.name, STANDBY.name},  # requests to the standby use plain HTTP
 )

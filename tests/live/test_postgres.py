@@ -116,6 +116,9 @@ async def test_master_survives_a_server_that_is_late_restarts_hangs_or_disconnec
         assert len(accepted) == len(set(accepted)) == TASKS, "no job is lost or duplicated"
     assert (grid.master.pid, grid.master.returncode) == (pid, None), "the master process never exited"
     assert (await client.passing()).passings == 0
+    log = grid.log("master")
+    assert "Traceback" not in log, "a failure that passes is one line"
+    assert len(log.splitlines()) < 200, log
 
 
 async def test_error_that_an_operator_must_fix_ends_the_master(grid: Grid, server: Server) -> None:

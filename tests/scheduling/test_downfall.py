@@ -59,6 +59,28 @@ def test_task_does_not_fail_while_another_worker_could_run_it() -> None:
     assert grid.task(1).state == "failed"
 
 
+@pytest.mark.parametrize("policy", ["round-robin", "fair", "turnaround"])
+def test_task_that_took_its_worker_down_prefers_another_free_worker(policy: str) -> None:
+    """Its worker is back at once, and asks for work in the same step."""
+    grid = Grid(policy=policy)
+    for name in ("a", "b"):
+        grid.join(name)
+    grid.submit(1, max_replicas=1)
+    first, other = ("a", "b") if grid.running("a") else ("b", "a")
+    takes_down(grid, first)
+    assert (grid.running(first), grid.running(other)) == ([], [AttemptId(1, 1, 2)])
+    takes_down(grid, other)
+    assert grid.task(1).state == "running", "both have run it, so either may run it again"
+
+
+def test_task_returns_to_its_worker_when_the_other_one_is_busy() -> None:
+    grid = grid_of("a", "b")
+    takes_down(grid, "a")
+    grid.submit(1, max_replicas=1)
+    takes_down(grid, "b")
+    assert grid.running("b") == [AttemptId(1, 1, 3)]
+
+
 def test_worker_that_cannot_run_the_task_does_not_count_as_another() -> None:
     grid = Grid()
     grid.join("a", facts(labels=["gpu"]))

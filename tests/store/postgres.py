@@ -56,7 +56,7 @@ class Server:
     def follower(self) -> Iterator[Server]:
         """Return a server that replicated this one until now: it stays at this state, and is not started yet."""
         with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name:
-            folder, port = Path(name), _free_port()
+            folder, port = Path(name), free_port()
             if self._whose:
                 os.chown(folder, self._whose["user"], self._whose["group"])
             data = str(folder / "data")
@@ -124,7 +124,7 @@ def _prepared() -> Iterator[tuple[Path, list[str], dict[str, Any], int]]:
     bins = _binaries()
     owner = _another_user()
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
-    port = _free_port()
+    port = free_port()
     try:
         whose = _given_to(owner, folder)
         data = str(folder / "data")
@@ -201,7 +201,7 @@ def _another_user() -> pwd.struct_passwd | None:
         raise Missing("PostgreSQL does not run as root, and there is no user postgres") from None
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

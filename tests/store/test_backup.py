@@ -3,18 +3,30 @@
 import asyncio
 import hashlib
 import json
+import time
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import update
 
-from loopline_master.core.events import Batch, JobSubmitted, MasterStarted, SchedulerSettings
+from loopline_master.core.events import (
+    Batch,
+    JobSubmitted,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerReported,
+)
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.maintenance import backup, fsck, restore
-from loopline_master.store import open_store, tables
+from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.past.lives import JOB_GAP
 from loopline_master.store.replay import check
+from loopline_shared.model import Load
+from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec
+from tests.api.bench import FACTS
 from tests.store.next_release import install_next_release
 from tests.store.workload import log_of, relive
 
@@ -45,7 +57,7 @@ def lost(tmp_path, capsys):
     return kept, folder
 
 
-def test_restored_master_continues_after_a_total_loss(lost):
+def test_restored_master_continues_after_a_total_loss(lost, monkeypatch, capsys):
     kept, folder = lost
     assert restore.main([str(kept), "--data-dir", str(folder)]) == 0
     assert (folder / "tokens" / "admin").read_text() == (folder / "certificates" / "ca.key").read_text() == "secret"
@@ -65,6 +77,9 @@ def test_restored_master_continues_after_a_total_loss(lost):
 
     assert asyncio.run(go_on()) > JOB_GAP
     assert asyncio.run(check(url)) == []
+    monkeypatch.setattr("sys.argv", ["replay", str(folder)])
+    assert replay.main() == 0
+    assert "of the time before a restore" in capsys.readouterr().out
 
 
 def test_restore_neither_overwrites_files_nor_accepts_a_changed_backup(lost, capsys):
@@ -101,6 +116,28 @@ async def test_restore_marks_a_database_restored_by_other_tools(url):
     async with open_store(url) as store:
         assert store.life != before
         assert (await store.snapshot()).grid.next_job == jobs + JOB_GAP
+
+
+async def test_attempts_after_a_restore_have_new_numbers(url):
+    """An attempt of the lost time may have had the next number, and a file of its user is named by it."""
+    joined = WorkerJoined("ant", 1, "boot", FACTS), WorkerReported("ant", 1, Report(1, 0, (), (), Load(4)))
+
+    async def take(*events):
+        """Step these events as a master that has just started; return the job's attempts."""
+        async with open_store(url) as store:
+            snapshot = await store.snapshot()
+            batch = Batch(snapshot.grid.now + 1, [MasterStarted(SchedulerSettings()), *events])
+            scheduler = Scheduler(snapshot)
+            await store.commit(batch, scheduler.step(batch.events, batch.now))
+            return [attempt.id for attempt in scheduler.state.attempts.values()]
+
+    assert await take(JobSubmitted("ann", JobSpec(command=["echo"]))) == []
+    for _ in range(2):
+        await asyncio.to_thread(restore.begin_again, url)
+    (first,) = await take(*joined)
+    assert (first.job, first.task) == (1, 1)
+    assert first.number > time.time() - datetime(2026, 2, 1, tzinfo=UTC).timestamp()
+    assert await check(url) == []
 
 
 async def test_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ async def start(folder: Path, display: dict[str, str], *words: str) -> asyncio.s
 
 
 async def test_doctor_prints_its_findings_as_json(tmp_path: Path) -> None:
-    doctor = await start(tmp_path, {}, "--json", "--policy", "spare")
+    doctor = await start(tmp_path, {"LOOPLINE_SLOTZ": "2"}, "--json", "--policy", "spare")
     found = json.loads((await doctor.communicate())[0])
     assert doctor.returncode == 0
     assert {probe["probe"] for probe in found["probes"]} >= {"terminals"}
@@ -40,6 +40,8 @@ async def test_doctor_prints_its_findings_as_json(tmp_path: Path) -> None:
     assert any("leave free" in words for words in found["preferences"])
     packages = next(limit for limit in found["limits"] if limit["name"] == "packages that tasks ask for")
     assert packages["detail"].startswith("by uv (")
+    unknown = next(limit for limit in found["limits"] if limit["name"] == "no unknown LOOPLINE_ variables")
+    assert (unknown["has"], unknown["detail"].endswith("did you mean LOOPLINE_SLOTS?")) == (False, True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")

@@ -121,6 +121,13 @@ async def test_second_agent_on_a_folder_exits(master: SmallMaster, start: Start)
     assert second.returncode == 2
 
 
+async def test_misspelt_variable_is_named_in_the_log(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_TASK_MEMORY", "2000000000")
+    agent = await start("--slots", "0")
+    meant = "LOOPLINE_TASK_MEMORY is not a setting, and is ignored: did you mean LOOPLINE_TASK_MEMORY_BYTES?"
+    assert meant in await said(agent)
+
+
 async def test_wrong_option_exits_with_code_2(start: Start) -> None:
     agent = await start("--slots", "0")
     assert "error: --slots: has to be at least 1" in await said(agent)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from loopline_shared.configuration.settings_source import unknown_variables
 from loopline_shared.errors import LooplineError
 from loopline_worker import flags
 from loopline_worker import settings as module
@@ -54,6 +55,20 @@ def test_error_for_an_unknown_key_suggests_a_similar_one() -> None:
 def test_error_for_an_unknown_table_suggests_a_similar_one() -> None:
     Path("loopline.toml").write_text("[wroker]\nslots = 1\n")
     assert mistake().hint == "did you mean worker?"
+
+
+def test_unknown_variable_is_named_with_the_nearest_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unknown_variables(WorkerSettings) == []
+    for known in ("SLOTS", "slots", "LEASE_S", "LIMITS__MAX_JOBS", "JOB_NAME", "CONFIG", "REQUIRE_BROWSER"):
+        monkeypatch.setenv(f"LOOPLINE_{known}", "1")
+    assert unknown_variables(WorkerSettings) == [], "of this program, of the master, of tasks, of the tests"
+    monkeypatch.setenv("LOOPLINE_SLOTZ", "2")
+    monkeypatch.setenv("LOOPLINE_XYZZY", "2")
+    monkeypatch.setenv("LOOPLINEX", "2")
+    assert unknown_variables(WorkerSettings) == [
+        "LOOPLINE_SLOTZ is not a setting, and is ignored: did you mean LOOPLINE_SLOTS?",
+        "LOOPLINE_XYZZY is not a setting, and is ignored",
+    ]
 
 
 def test_invalid_settings_file_is_named() -> None:

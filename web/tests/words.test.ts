@@ -23,12 +23,13 @@ describe("a job's tasks", () => {
 
 describe("numbers as people read them", () => {
   it("have two units at most", () => {
-    expect([0.42, 12, 185, 7800, 367200, null].map(duration)).toEqual([
+    expect([0.42, 12, 185, 7800, 367200, 6_166_195_200, null].map(duration)).toEqual([
       "0.4s",
       "12s",
       "3m 5s",
       "2h 10m",
       "4d 6h",
+      "195y 193d",
       "–",
     ]);
   });

@@ -52,7 +52,7 @@ def _default_log() -> str:
     """Return where to log by default: where the service manager says, or in a folder if there is no console."""
     if sys.stderr is not None:
         return os.environ.get("LOOPLINE_LOG_FILE", "")
-    from loopline_shared.settings_source import user_folder
+    from loopline_shared.configuration.settings_source import user_folder
 
     return str(user_folder("log") / "worker.log")
 
@@ -67,6 +67,7 @@ def _log_file(file: str) -> logging.Handler:
 
 def _run(options: dict[str, object]) -> int:
     gc.disable()  # while modules are imported: they stay
+    from loopline_shared.configuration.settings_source import unknown_variables
     from loopline_worker import agent
     from loopline_worker.discovery import with_master
     from loopline_worker.host import descriptors, surroundings
@@ -78,6 +79,8 @@ def _run(options: dict[str, object]) -> int:
     descriptors.raise_limit()
     for limit in surroundings.inherited_limits():
         logging.warning("this worker was started with a limit: %s", limit)
+    for unknown in unknown_variables(WorkerSettings):
+        logging.warning("%s", unknown)
     settings = with_master(WorkerSettings.load(**options))
     settings.find_token()  # raises if its file is not there: what is not there cannot be hidden from tasks
     data_directory = DataDirectory(settings.data_dir)

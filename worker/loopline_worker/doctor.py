@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from loopline_shared.configuration.settings_source import unknown_variables
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
@@ -167,7 +168,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
-        limits=[*abilities(), _inherited(), _functions(settings), *_software(settings), *_planner()],
+        limits=[*abilities(), _inherited(), _variables(), _functions(settings), *_software(settings), *_planner()],
         gpus=gpus_of(settings, KnownGpus(settings.data_dir / "gpus.json").complete(find_gpus()), kind_here()[0]),
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
@@ -178,6 +179,11 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
 def _inherited() -> Ability:
     found = inherited_limits()
     return Ability("no limits inherited that end tasks", not found, "; ".join(found))
+
+
+def _variables() -> Ability:
+    found = unknown_variables(WorkerSettings)
+    return Ability("no unknown LOOPLINE_ variables", not found, "; ".join(found))
 
 
 def _functions(settings: WorkerSettings) -> Ability:

@@ -10,12 +10,18 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
+from loopline_shared.configuration.settings_source import (
+    Settings,
+    config_file,
+    known_user_folder,
+    read_table,
+    user_folder,
+)
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership, addresses_of, normal_address
 from loopline_shared.model import Name, SharedFolder
 from loopline_shared.protocol.gpus import GPU
 from loopline_shared.rest.address import DEFAULT_URL
-from loopline_shared.settings_source import Settings, config_file, known_user_folder, read_table, user_folder
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
 from loopline_worker.departure import end_of_allocation, end_of_stay, gpus_of_allocation

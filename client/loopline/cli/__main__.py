@@ -13,6 +13,7 @@ gc.set_threshold(50_000)  # what is imported stays, and few commands leave as mu
 import difflib
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     streams.complete()
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         code = run(words)
         sys.stdout.flush()  # now, while a broken pipe is still handled below

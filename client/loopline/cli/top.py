@@ -69,13 +69,13 @@ async def top(
 
 async def _watch(client: AsyncClient, console: Console, live: Live, quits: asyncio.Event, every_s: float) -> None:
     """Update the picture until `q` is pressed. Raises LooplineError if the master is away for too long."""
-    look = Snapshot()
+    look, answered_at = Snapshot(), 0.0
     while not quits.is_set():
         trouble = ""
         try:
-            look = await _look(client)
+            look, answered_at = await _look(client), time.monotonic()
         except LooplineError as error:
-            if error.code != "unreachable" or time.time() - look.at > PATIENCE_S:
+            if error.code != "unreachable" or time.monotonic() - answered_at > PATIENCE_S:
                 raise
             trouble = "no master answers; waiting for it"
         live.update(_picture(look, client.master, console.height, trouble), refresh=True)

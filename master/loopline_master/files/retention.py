@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.user_files import UserFiles
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
@@ -54,8 +55,10 @@ class _Marks:
 class Retention:
     """Deletes files that are no longer needed, regularly and on demand."""
 
-    def __init__(self, store: Store, blobs: Blobs, settings: MasterSettings, users: UserFiles) -> None:
-        self._store = store
+    def __init__(
+        self, store: Store, blobs: Blobs, settings: MasterSettings, users: UserFiles, now: RemovalClock
+    ) -> None:
+        self._store, self._now = store, now
         self._users = users
         self._blobs = blobs
         self._settings = settings
@@ -81,7 +84,7 @@ class Retention:
         ``older_than_s``: also release the files of jobs that ended at least that long ago; None: of no job.
         """
         async with self._lock:
-            now = time.time()
+            now = time.time() if by_hand else self._now()
             expired = [] if older_than_s is None else await self._store.files.expired(now - older_than_s)
             if delete and expired:
                 async with self.releasing:
@@ -117,7 +120,7 @@ class Retention:
         return marks
 
     def _named(self, without: frozenset[int]) -> AsyncIterator[Named]:
-        return self._store.files.named(without, left_since(self._settings, time.time()))
+        return self._store.files.named(without, left_since(self._settings, self._now()))
 
     def _mark_within(self, marks: _Marks, file_name: str, pattern: re.Pattern[bytes]) -> None:
         """Mark the files that a file names, in small parts so that other work continues.

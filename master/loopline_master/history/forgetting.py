@@ -14,6 +14,7 @@ from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.retention import Retention
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
@@ -31,10 +32,10 @@ class Forgetting:
 
     def __init__(
         self, engine: Engine, scheduler: Scheduler, store: Store, settings: MasterSettings, retention: Retention,
-        *, encryption: Encryption,
+        *, encryption: Encryption, now: RemovalClock,
     ) -> None:  # fmt: skip
         self._engine, self._scheduler, self._store, self._settings = engine, scheduler, store, settings
-        self._retention = retention
+        self._retention, self._now = retention, now
         self._keys = encryption.folder / "workers"
 
     async def run(self) -> None:
@@ -42,9 +43,9 @@ class Forgetting:
         every_s = self._settings.prune_every_s
         await asyncio.sleep(min(FIRST_PRUNE_AFTER_S, every_s))
         while True:
-            await self.forget_workers(time.time())
+            await self.forget_workers(self._now())
             await self.remove_keys()
-            await self.forget_jobs(time.time())
+            await self.forget_jobs(self._now())
             await asyncio.sleep(every_s)
 
     async def forget_workers(self, now: float) -> list[str]:

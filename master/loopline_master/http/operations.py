@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from http import HTTPStatus
 from math import inf
-from secrets import token_hex
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
@@ -30,6 +28,7 @@ from loopline_master.busy_time import BusyTime
 from loopline_master.dashboard.pages import not_found, wants_page
 from loopline_master.http.answers import JSON, Encoded, json_answer
 from loopline_master.http.auth import ANYBODY, Access, AuditRecorder, Auth, Caller
+from loopline_master.http.incidents import Incidents
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
@@ -44,7 +43,6 @@ Part = TypeVar("Part")
 Handler = Callable[..., Awaitable[Any]]
 _OF_A_REQUEST = (Caller, AuditedAction, web.Request)
 
-log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
 _MOST_TOLD = 20
 _MANY = 1000
@@ -394,8 +392,7 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
         code = _CODES.get(error.status, "bad_request")
         detail = f"{request.method} {request.path}: {error.reason}"
         return _answer(error.status, code, detail, "/docs lists the operations", headers=headers)
-    incident = token_hex(4)
-    log.error("incident %s: %s %s", incident, request.method, request.path, exc_info=error)
+    incident = request.config_dict[PARTS][Incidents].note(f"{request.method} {request.path}", error)
     return _answer(500, "internal", "the master failed at this request", f"its log says why, at incident {incident}")
 
 

@@ -15,6 +15,7 @@ from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.api_docs import ApiDocument
 from loopline_master.http.edge.listener import accepting
 from loopline_master.http.edge.undecided import Undecided
+from loopline_master.http.incidents import Incidents
 from loopline_master.http.late_routes import LateRoutes
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import PARTS, Parts, Serve, harden, problems
@@ -55,7 +56,7 @@ def web_app(parts: Parts) -> web.Application:
     app[PARTS] = parts
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(_disconnect)
-    parts.add(LateRoutes(app.router, parts), Undecided())
+    parts.add(LateRoutes(app.router, parts), Undecided(), Incidents())
     return app
 
 

@@ -78,7 +78,9 @@ class Exchange:
         self._key = key
         self._metrics = metrics
         self._peers: dict[str, _Peer] = {}
-        self._faults: dict[tuple[str, str, FaultKind], float] = {}  # source and receiver: until when it is known
+        self._faults: dict[
+            tuple[str, str, FaultKind], float
+        ] = {}  # source, receiver: end, by time.monotonic
 
     @property
     def is_on(self) -> bool:
@@ -222,10 +224,10 @@ class Exchange:
             return False
         if self._peers_setting == "auto" and caller.subnet != listener.subnet:
             return False
-        return self._faults.get((listener.name, caller.name, FaultKind.UNREACHABLE), 0.0) <= time.time()
+        return self._faults.get((listener.name, caller.name, FaultKind.UNREACHABLE), 0.0) <= time.monotonic()
 
     def _take_in_fault(self, receiver: _Peer, fault: PeerFault) -> None:
-        now = time.time()
+        now = time.monotonic()
         self._faults = {known: until for known, until in self._faults.items() if until > now}
         known = fault.source, receiver.name, fault.kind
         if known not in self._faults:

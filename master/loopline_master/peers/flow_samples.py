@@ -45,7 +45,7 @@ class FlowSamples:
             rates[pair] += flow.rate_bytes_s
             if flow.is_free:
                 free.add(pair)
-        if rates.keys() != self._running:
+        if rates.keys() != self._running or now < self._since:  # the clock was set back
             self._since, self._running = now, frozenset(rates)
         showing = len(free) + len(rates.keys() & set(swift) - free)
         settled_s = _SETTLED_S if showing > _MOST * len(rates) else _SURELY_SETTLED_S

@@ -58,7 +58,7 @@ class LiveNetwork:
             if self._learned.observe(time.time(), links, flows, self._exchange.swift()):
                 await self._learned.samples.learn(assumed_switches(links), cards(links))
             took_s = time.monotonic() - began
-            if event := self._learned.change(time.time(), links, flows):
+            if event := self._learned.change(time.monotonic(), links, flows):
                 self._engine.post(event)
             if flows:
                 self._changed.set()

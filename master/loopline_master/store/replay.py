@@ -213,7 +213,7 @@ def _say_start(start: Checkpoint) -> None:
     if start.snapshot is not None:
         when = datetime.fromtimestamp(start.at, UTC).isoformat(" ", "seconds")
         print(f"from the checkpoint of {when}, after entry {start.after} of the log: only rows written since are")
-        print("compared, for the log before was written by another release, or is kept no longer")
+        print("compared: the log before is of another release or of the time before a restore, or it is not kept")
 
 
 def main() -> int:

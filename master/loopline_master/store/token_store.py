@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 
 from loopline_master.store.database import Transact
+from loopline_master.store.past.clock import LEAD_S
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.tables import join_tokens, tokens
 from loopline_shared.rest.access import JoinTokenView, TokenView
@@ -129,6 +130,8 @@ def _unfit(join_token: Row[Any], now: float) -> str:
         return "it was revoked"
     if join_token.expires_at < now:
         return "it has expired"
+    if join_token.created_at > now + LEAD_S:  # otherwise it would be valid for as long as the clock was set back
+        return "this master's clock was set back since it was created"
     return "it has been used up" if join_token.used >= join_token.uses else ""
 
 

@@ -3,13 +3,14 @@
 import type { Period } from "../api/types";
 
 const UNITS: [number, string][] = [
+  [365 * 86400, "y"],
   [86400, "d"],
   [3600, "h"],
   [60, "m"],
   [1, "s"],
 ];
 
-/** Two units at most: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `4d 6h`. */
+/** Two units at most: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `4d 6h`, `195y 193d`. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)}s`;

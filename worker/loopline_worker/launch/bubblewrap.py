@@ -13,8 +13,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopline_shared.configuration.settings_source import home
 from loopline_shared.paths import TEMPORARY
-from loopline_shared.settings_source import home
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import LIVE, SYSTEM, Visible
 from loopline_worker.supervisor.walls.cell_command import words_of

@@ -6,11 +6,11 @@ import time
 
 from loopline_shared.rest.bodies import Period
 
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_UNITS = ((365 * 86400, "y"), (86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in two units at most: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``, ``4d 6h``."""
+    """Return a duration in two units at most: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``, ``4d 6h``, ``195y 193d``."""
     if seconds is None:
         return "-"
     if seconds < 10:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.door.mechanism import Purpose
+from loopline_master.core.kernel.entities import Job, Task, Worker
 from loopline_master.core.kernel.index.attempts import milliseconds
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.state import State
@@ -53,7 +54,7 @@ def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bo
             return False
         if index.on_worker(job.task_id(task), worker.name):
             return False
-    return worker.health >= 0 or not should_go_elsewhere(state, job, task, worker)
+    return (is_fresh and worker.health >= 0) or not should_go_elsewhere(state, job, task, worker)
 
 
 def ends_in_time(state: State, job: Job, task: int, worker: Worker, start_at: float) -> bool:
@@ -88,15 +89,31 @@ def replicable(state: State, job: Job, worker: Worker) -> IntervalSet:
 def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bool:
     """True if the task failed on this unhealthy worker and another, healthy worker is a candidate for it.
 
-    A run elsewhere shows whether the task or the machine is at fault.
+    A run elsewhere shows whether the task or the machine is at fault. A task that took this worker down prefers
+    another worker that could start it now.
     """
-    if worker.health >= 0:
-        return False
     known = state.tasks.get(job.task_id(task))
-    if known is None or worker.name not in known.failed_on:
+    if known is None:
+        return False
+    if known.took_down and worker.name in known.took_down:
+        return _could_start_elsewhere(state, job, known)
+    if worker.health >= 0 or worker.name not in known.failed_on:
         return False
     barred = {*known.failed_on, *state.index.voters.get(known.id, ())}
     return any(name not in barred for name in state.index.requirements.trusted[state.index.requirements.key_of(job)])
+
+
+def _could_start_elsewhere(state: State, job: Job, task: Task) -> bool:
+    """True if a healthy worker that the task has not taken down could start it now."""
+    barred = {*task.took_down, *state.index.voters.get(task.id, ())}
+    for name in state.index.requirements.trusted[state.index.requirements.key_of(job)] - barred:
+        worker = state.workers[name]
+        if not fits(state, job, worker) or state.index.on_worker(task.id, name):
+            continue
+        is_in_time = ends_in_time(state, job, task.number, worker, state.now)
+        if is_in_time and state.wings.veto(job, task.number, worker, Purpose.START) is None:
+            return True
+    return False
 
 
 class Prefetch:

@@ -80,6 +80,8 @@ class Grid:
     """Counters of the whole grid, and the pointers of policies that take turns."""
 
     next_job: int = 1
+    restored_jobs: int = 0  # jobs below this number existed at the latest restore of the database ...
+    attempts_skipped: int = 0  # ... and their later attempts have numbers above this
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
     pointer: int = 0  # the turn used last (round robin)
     now: float = 0.0  # time of the last step; seconds since 1970

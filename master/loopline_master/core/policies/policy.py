@@ -202,7 +202,7 @@ class View:
         return found
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
-        """True if the task failed on this unhealthy worker and another, healthy worker is a candidate for it."""
+        """True if the task failed on this unhealthy worker or took it down, and another one is a candidate for it."""
         return eligibility.should_go_elsewhere(self._state, job, task, worker)
 
     def _in_time(self, job: Job, task: int | None, worker: Worker) -> int | None:

@@ -1,7 +1,8 @@
 """Lives of a database: one begins with its creation, with every restore, and when it returned to an earlier state.
 
-A restored database issues the numbers used after the backup again: of attempts, and of jobs beyond the gap left by a
-restore. So everything on a worker belongs to a life, and counts only in that life
+A restored database would issue numbers again that were used after the backup. Users name files by them, so a restore
+leaves numbers out: of jobs, and of attempts at the jobs that existed before. Results must not be confused even if a
+gap is too small, so everything on a worker belongs to a life, and counts only in that life
 (loopline_worker/core/kept_results.py). The same holds for a master that continues from a server that was behind
 (Epoch.begin).
 """
@@ -18,6 +19,8 @@ from loopline_master.store.tables import grid, lives
 
 JOB_GAP = 100_000
 """Job numbers left out, since jobs may have been submitted between the restored state and its loss."""
+_BEGIN_OF_2026 = 1_767_225_600.0
+"""Numbers of attempts at earlier jobs continue above the seconds since then: no task has an attempt each second."""
 
 
 def begin_life(connection: Connection) -> None:
@@ -26,9 +29,12 @@ def begin_life(connection: Connection) -> None:
 
 
 def begin_again(connection: Connection) -> None:
-    """Begin another life of a database that is back in an earlier state, and leave numbers of jobs out."""
+    """Begin another life of a database that is back in an earlier state, and leave out numbers."""
     begin_life(connection)
-    connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
+    earlier = connection.scalar(select(grid.c.attempts_skipped)) or 0
+    skipped = max(earlier + 1, int(time.time() - _BEGIN_OF_2026))
+    gaps = {"restored_jobs": grid.c.next_job, "next_job": grid.c.next_job + JOB_GAP, "attempts_skipped": skipped}
+    connection.execute(update(grid).values(gaps))
     note_upgrade(connection)  # no log leads to this number: replay continues from here
 
 

@@ -1,6 +1,6 @@
 """Sources of every program's settings: flags over environment over TOML over defaults.
 
-The environment is ``LOOPLINE_<NAME>``. The TOML file is the one that LOOPLINE_CONFIG names, else ``loopline.toml`` in
+The environment is ``LOOPLINE_<NAME>``. LOOPLINE_CONFIG names the TOML file; by default it is ``loopline.toml`` in
 the working folder, else the one in the platform's configuration folder; each program reads its own table of it.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from loopline_shared.configuration.setting_names import SETTING_NAMES
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import meant, plain
 
@@ -22,6 +23,16 @@ FolderKind = Literal["config", "data", "state", "log"]
 _NO_HOME = "this user has no home folder: HOME is not set, and passwd has no entry"
 ENV_PREFIX = "LOOPLINE_"
 TABLES = ("master", "worker", "client")
+_OF_TASKS = """
+ATTEMPT CALL CHECKPOINT GANG_SECRET GPUS HOSTS JOB JOB_NAME NODES PARAMETERS PROGRESS RANK RENDEZVOUS RESULT RESUMED
+SCRATCH SECRETS SLOTS TASK WORKER
+"""
+_OF_STARTS = "CONFIG LOG_FILE MESSAGE ZYGOTE"
+_OF_COMPOSE_AND_TESTS = """
+BASE_IMAGE CAMPAIGNS POSTGRES_IMAGE RANDOM_EXAMPLES REQUIRE_BROWSER STANDBY_PORT TEST TEST_SNAKEMAKE WORKER_CPUS
+"""
+_NO_SETTINGS = frozenset(f"{_OF_TASKS} {_OF_STARTS} {_OF_COMPOSE_AND_TESTS}".split())
+"""Names of variables that are not settings."""
 
 
 class Settings(BaseModel):
@@ -122,6 +133,24 @@ def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> di
     return found
 
 
+def unknown_variables(settings: type[Settings]) -> list[str]:
+    """Return a warning for each ``LOOPLINE_...`` variable that no program knows.
+
+    They may be misspelt, and are ignored: another release, or the user's own scripts, may have variables too.
+    """
+    from difflib import get_close_matches  # hardly ever needed
+
+    known = {*(name.upper() for name in SETTING_NAMES), *_NO_SETTINGS}
+    found = []
+    for variable in sorted(os.environ):
+        name = variable.upper().removeprefix(ENV_PREFIX)
+        if name != variable.upper() and name.partition("__")[0] not in known:
+            close = get_close_matches(name, [each.upper() for each in settings.model_fields], n=1)
+            hint = f": did you mean {ENV_PREFIX}{close[0]}?" if close else ""
+            found.append(f"{variable} is not a setting, and is ignored{hint}")
+    return found
+
+
 def _value(variable: str, field: FieldInfo, text: str) -> Any:
     """Return the setting's value. Lists and tables are JSON, unless the setting has its own notation."""
     is_plain = not _is_table(field) and get_origin(field.annotation) not in (list, dict, tuple)
@@ -144,7 +173,7 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(settings: type[Settings], error: ValidationError, flags: dict[str, Any]) -> LooplineError:
-    """Describe the first mistake: the setting, its source, the problem, and what to write."""
+    """Describe the first mistake: the setting, its source, the problem, and the remedy."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     place = _place(path, flags)
