@@ -46,6 +46,10 @@ def limits_used_up(state: State, job: Job) -> list[Reason]:
     if not job.holds_units:
         return []
     counts, reasons = state.own(CountedUnits), list[Reason]()
+    if counts.are_withheld:
+        wait_s = max(0.0, (state.grid.units_withheld_until or 0.0) - state.now)
+        detail = f"tasks from before the database was restored may still run: no units for another {wait_s:.0f} s"
+        reasons.append(Reason(code="restored", count=1, detail=detail))
     for name, units in job.needs:
         if name in counts.limits:
             reasons += _limit_used_up(counts, name, job.owner, units)

@@ -98,6 +98,9 @@ class Grid:
     plan_again: bool = False  # a slot was freed since the pass began
     looked_at: float = 0.0  # when the jobs that hold others were last checked: are they overdrawn?
     idle_looked_at: float = 0.0  # ... do they make progress (wings/exemptions/idle_budget.py)?
+    units_withheld_until: float | None = 0.0
+    """No attempt that holds units starts before: attempts of an earlier life may hold them. None: not known before
+    the master starts."""
 
 
 def most_failed(max_fails: int | str | None, task_count: int) -> int | None:

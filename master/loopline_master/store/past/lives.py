@@ -2,7 +2,8 @@
 
 A restored database issues the numbers used after the backup again: of attempts, and of jobs beyond the gap left by a
 restore. So everything on a worker belongs to a life, and counts only in that life
-(loopline_worker/core/kept_results.py). The same holds for a master that continues from a server that was behind
+(loopline_worker/core/kept_results.py). Units of limits are withheld at first, because unknown attempts of the lost
+time may hold them (core/wings/resources). The same holds for a master that continues from a server that was behind
 (Epoch.begin).
 """
 
@@ -28,7 +29,7 @@ def begin_life(connection: Connection) -> None:
 def begin_again(connection: Connection) -> None:
     """Begin another life of a database that is back in an earlier state, and leave numbers of jobs out."""
     begin_life(connection)
-    connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
+    connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP, units_withheld_until=None))
     note_upgrade(connection)  # no log leads to this number: replay continues from here
 
 

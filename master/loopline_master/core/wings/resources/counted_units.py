@@ -37,6 +37,7 @@ class CountedUnits(Units):
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
+        self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # attempts that hold each GPU: one, or an invariant is violated
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # by worker, as far as computed
@@ -53,6 +54,8 @@ class CountedUnits(Units):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def are_out(self, key: RequirementClass) -> bool:
+        if self.are_withheld:
+            return True
         of_limits = limits_of(key)
         if of_limits and any(self.used_up(name, owner_of(key), units) for name, units in of_limits):
             return True

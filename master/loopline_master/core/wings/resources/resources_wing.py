@@ -8,6 +8,9 @@ An attempt with GPUs gets certain ones of its worker, which the wing chooses in 
 A silent worker is fenced: it ends commands that hold units of a limit before the master hands the units on (worker,
 attempts/fence.py). Other attempts keep their units until their worker reports again, or is forgotten.
 
+A database that returned to an earlier state does not know the attempts that began since then. No units are given
+until silent workers have ended their fenced attempts.
+
 The requirement index asks for the counts (kernel/index/units.py). While a limit is used up, the classes that need it
 are served by no worker, so the cost of a step does not grow with the number of jobs that wait for units.
 """
@@ -18,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any
 
-from loopline_master.core.events import JobLimited, LimitChanged, WorkerJoined
+from loopline_master.core.events import JobLimited, LimitChanged, MasterStarted, WorkerJoined
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
@@ -60,6 +63,8 @@ class Resources(Wing):
     def restore(self, rows: Rows) -> None:
         for limit in rows.of(Limit):
             self._counts.allow(limit)
+        withheld_until = self.state.grid.units_withheld_until
+        self._counts.are_withheld = withheld_until is None or withheld_until > self.state.grid.now
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
         self._recount()
         for name in self.state.workers:
@@ -69,7 +74,23 @@ class Resources(Wing):
                 self.state.rekey(self.state.jobs[number])
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {LimitChanged: self._change_limit, JobLimited: self._limit_job, WorkerJoined: self._learn_gpus}
+        return {
+            MasterStarted: self._begin,
+            LimitChanged: self._change_limit,
+            JobLimited: self._limit_job,
+            WorkerJoined: self._learn_gpus,
+        }
+
+    def _begin(self, event: MasterStarted, tell: Tell) -> None:
+        """Withhold all units for a term and a margin after the first start of another life.
+
+        Until this start, workers may have been answered by the master of the life before.
+        """
+        grid = self.state.grid
+        if grid.units_withheld_until is None:
+            terms = (attempt.term_s or 0.0 for attempt in self.state.attempts.values())
+            term_s = max([self.state.settings.lease_s, *terms])
+            grid.units_withheld_until = grid.now + term_s + _margin_s(term_s)
 
     def _learn_gpus(self, event: WorkerJoined, tell: Tell) -> None:
         if event.worker in self.state.workers:
@@ -211,10 +232,17 @@ class Resources(Wing):
         return any(one.term_s is not None and may_be_running(roles[one.id]) for one in here)
 
     def due_at(self) -> float | None:
-        return min((self._ends_at(number) for number in self._lost), default=None)
+        times = [self._ends_at(number) for number in self._lost]
+        if self._counts.are_withheld:
+            times.append(self.state.grid.units_withheld_until or 0.0)
+        return min(times, default=None)
 
     def expire(self) -> None:
         """Give up the lost attempts that their silent workers have ended by now."""
+        if self._counts.are_withheld and (self.state.grid.units_withheld_until or 0.0) <= self.state.now:
+            self._counts.are_withheld = False
+            for of in self.state.index.requirements.holding:
+                self.state.index.requirements.units_change(of)
         for number in sorted(self._lost):
             if self._ends_at(number) <= self.state.now:
                 reason = "its worker fell silent, and has ended it"
@@ -224,7 +252,7 @@ class Resources(Wing):
         """Return when its worker has ended the attempt at the latest; the lease was another if a master set it so."""
         attempt = self.state.attempts[number]
         term_s, lease_s = attempt.term_s or 0.0, self.state.settings.lease_s
-        longer_s = max(0.0, term_s - lease_s) + _MARGIN_S + _MARGIN * max(term_s, lease_s)
+        longer_s = max(0.0, term_s - lease_s) + _margin_s(max(term_s, lease_s))
         return self.state.workers[attempt.worker].lease_until + longer_s
 
     def _holding(self) -> Iterator[tuple[Job, Attempt]]:
@@ -270,6 +298,10 @@ class Resources(Wing):
             assert not (shared and may_be_running(roles[attempt.id])), (
                 f"attempt {attempt.id} shares the GPUs {shared}"
             )
+
+
+def _margin_s(term_s: float) -> float:
+    return _MARGIN_S + _MARGIN * term_s
 
 
 def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:
