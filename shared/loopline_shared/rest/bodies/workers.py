@@ -75,6 +75,7 @@ class WorkerView(Body):
         default={}
     )  # by id, as in facts.resources; load.withheld_gpus are not offered
     refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
+    left_out: dict[str, int] = Field(default={})  # units that it offers and its token does not allow
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 
 
