@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.events import JobCancelled, WorkerForgotten, WorkerJoined
-from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.events import JobCancelled, WorkerDrained, WorkerForgotten, WorkerJoined
+from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel.effects import Declined
-from loopline_shared.model import AttemptId, AttemptState
-from tests.scheduling.driver import Grid, facts
+from loopline_shared.model import AttemptId, AttemptState, Function, TaskId
+from loopline_shared.spec import JobSpec, Requirements
+from tests.scheduling.driver import START, Grid, facts, spec
 from tests.scheduling.units import limit, offering, running, submit, worker_of
 
 FENCING = replace(facts(1), fences=True)
@@ -85,7 +86,7 @@ def test_lost_attempt_that_is_fenced_is_called_back_and_not_adopted() -> None:
     assert running(grid, job) == [held._replace(number=2)]
 
 
-def test_only_commands_that_need_a_limit_are_fenced() -> None:
+def test_only_attempts_that_need_a_limit_are_fenced() -> None:
     grid = Grid()
     limit(grid, "matlab", 9)
     grid.join("ant", replace(offering(9, fpga=1), fences=True))
@@ -202,3 +203,79 @@ def test_restored_master_gives_units_to_a_job_that_comes_after_the_wait() -> Non
     grid = Restored()
     grid.at(56.0)
     assert submit(grid, needs={"matlab": 1}) == grid.running("bee")[0].job
+
+
+def never_twice(grid: Grid, fences: bool = True) -> tuple[int, str, str]:
+    """Return a job whose task must not run twice, the worker that runs it, and another worker."""
+    for name in ("ant", "bee"):
+        grid.join(name, replace(facts(1), fences=fences))
+    job = submit(grid, max_replicas=1)
+    there = worker_of(grid, running(grid, job)[0])
+    return job, there, "bee" if there == "ant" else "ant"
+
+
+def test_task_that_must_not_run_twice_waits_until_its_silent_worker_has_ended_it() -> None:
+    grid = Grid(lease_s=40.0)
+    job, there, other = never_twice(grid)
+    for at, runs in ((41.0, 0), (54.0, 0), (56.0, 1)):
+        grid.now = START + at
+        grid.report(other)
+        assert len(grid.running(other)) == runs
+        if not runs:
+            assert grid.attempt(job).state is AttemptState.LOST
+            assert "must not run twice" in explain_job(grid.scheduler, job).sentence
+            assert f"running on {there}" in explain_task(grid.scheduler, TaskId(job, 1)).sentence
+
+
+def test_task_that_must_not_run_twice_waits_for_the_end_of_a_cancelled_attempt() -> None:
+    grid = Grid(lease_s=40.0)
+    job, there, other = never_twice(grid)
+    grid.step(WorkerDrained(there, now=True), deliver=False)
+    grid.report(other, deliver=False)
+    assert grid.attempt(job).state is AttemptState.CANCELLING
+    assert len(grid.store.attempts) == 1, "it may be running until its worker has ended it"
+    grid.deliver()
+    grid.report(there)
+    grid.report(other)
+    assert len(grid.running(other)) == 1
+
+
+def test_returning_worker_ends_a_task_that_must_not_run_twice() -> None:
+    grid = Grid(lease_s=20.0)
+    job, there, other = never_twice(grid)
+    grid.leave(there)
+    grid.wait(20.0)
+    grid.join(other)
+    grid.join(there)
+    assert len(grid.agents[there].killed) == 1
+    assert running(grid, job) == []
+    grid.report(there)
+    assert running(grid, job) == [AttemptId(job, 1, 2)]
+
+
+def test_task_of_a_worker_that_cannot_fence_starts_again_after_the_lease() -> None:
+    grid = Grid(lease_s=40.0)
+    _, _, other = never_twice(grid, fences=False)
+    grid.now += 41.0
+    grid.report(other)
+    assert len(grid.running(other)) == 1
+
+
+def test_task_of_the_lost_time_that_must_not_run_twice_is_awaited() -> None:
+    grid = Restored()
+    job = submit(grid, max_replicas=1)
+    assert grid.at(54.0) == []
+    assert "restored" in explain_job(grid.scheduler, job).sentence
+    assert [one.job for one in grid.at(56.0)] == [job]
+
+
+@pytest.mark.parametrize("is_function", [False, True])
+def test_functions_are_fenced_like_commands(is_function: bool) -> None:
+    grid = Grid(lease_s=40.0)
+    grid.join("ant", replace(FENCING, functions="3.11"))
+    call = Function(file="sha256:" + "0" * 64, python="3.11", session="s")
+    requires = Requirements(python="3.11")
+    a_call = JobSpec(function=call, requires=requires, max_replicas=1)
+    grid.submit_spec(a_call if is_function else spec(max_replicas=1))
+    (run,) = grid.agents["ant"].running.values()
+    assert run.term_s == 40.0

@@ -152,7 +152,8 @@ class TaskOptions:
     max_running
         Tasks of the job that run at once, at most. `--array 1-1000%10` says the same.
     max_replicas
-        Number of attempts of one task that may run at once, or unlimited. 1 switches replication off.
+        Number of attempts of one task that may run at once, or unlimited. 1: no replicas, and a silent worker ends
+        its attempt before the task starts elsewhere.
     quorum
         Accept a task's result only when so many workers agree on it.
     replica_budget

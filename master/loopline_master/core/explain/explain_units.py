@@ -43,12 +43,12 @@ def units_used_up(state: State, job: Job) -> list[Reason]:
 
 def limits_used_up(state: State, job: Job) -> list[Reason]:
     """Return the reasons among these that another worker could not change."""
-    if not job.holds_units:
+    if not (job.holds_units or job.never_twice):
         return []
     counts, reasons = state.own(CountedUnits), list[Reason]()
-    if counts.are_withheld:
-        wait_s = max(0.0, (state.grid.units_withheld_until or 0.0) - state.now)
-        detail = f"tasks from before the database was restored may still run: no units for another {wait_s:.0f} s"
+    wait_s = (state.grid.units_withheld_until or 0.0) - state.now
+    if wait_s > 0:
+        detail = f"the database was restored: unknown tasks may still run, and it waits {wait_s:.0f} s for their end"
         reasons.append(Reason(code="restored", count=1, detail=detail))
     for name, units in job.needs:
         if name in counts.limits:

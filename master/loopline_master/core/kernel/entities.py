@@ -192,6 +192,8 @@ class Job:
     needs: Annotated[Needs, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    never_twice: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    """Its spec asks for at most one attempt of a task at a time. So a task waits until its last attempt is gone."""
     saved: Annotated[dict[int, float] | None, Field(exclude=True)] = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -204,6 +206,7 @@ class Job:
         self.most_failed = most_failed(spec.max_fails, self.task_count)
         self.session = None if spec.session is None else (self.owner, spec.session)
         self.needs = spec.requires.units
+        self.never_twice = spec.max_replicas == 1 and spec.nodes == 1
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))

@@ -5,11 +5,8 @@ A job's ``needs`` name limits of the grid, which an operator sets, or resources 
 worker offers. All units of an attempt are taken in the step that starts it. Held and prefetched tasks hold none.
 An attempt with GPUs gets certain ones of its worker, which the wing chooses in that step.
 
-A silent worker is fenced: it ends commands that hold units of a limit before the master hands the units on (worker,
-attempts/fence.py). Other attempts keep their units until their worker reports again, or is forgotten.
-
-A database that returned to an earlier state does not know the attempts that began since then. No units are given
-until silent workers have ended their fenced attempts.
+A silent worker ends attempts that hold units of a limit before the master hands the units on (wings/fencing). Others
+keep their units until their worker reports again, or is forgotten.
 
 The requirement index asks for the counts (kernel/index/units.py). While a limit is used up, the classes that need it
 are served by no worker, so the cost of a step does not grow with the number of jobs that wait for units.
@@ -21,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any
 
-from loopline_master.core.events import JobLimited, LimitChanged, MasterStarted, WorkerJoined
+from loopline_master.core.events import JobLimited, LimitChanged, WorkerJoined
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
@@ -32,14 +29,11 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import Limit
-from loopline_shared.model import AttemptId, AttemptState, Load
+from loopline_shared.model import Load
 from loopline_shared.protocol.gpus import GPU
 from loopline_shared.protocol.worker_link import Assign
 
 MOST_LIMITS = 1000
-_MARGIN_S, _MARGIN = 10.0, 1 / 8
-"""Margin after a worker's lease, in seconds and as a part of the lease. Supervisors look at the clock once a
-second, and the master does not renew a lease that is almost new."""
 
 
 class Resources(Wing):
@@ -49,7 +43,6 @@ class Resources(Wing):
         super().__init__(state)
         self._counts = CountedUnits(state.workers, state.jobs)
         self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
-        self._lost: set[AttemptId] = set()  # attempts that are lost and fenced
         state.keep(self._counts)
         state.index.requirements.units = self._counts
 
@@ -75,22 +68,10 @@ class Resources(Wing):
 
     def handlers(self) -> Mapping[type, Handler]:
         return {
-            MasterStarted: self._begin,
             LimitChanged: self._change_limit,
             JobLimited: self._limit_job,
             WorkerJoined: self._learn_gpus,
         }
-
-    def _begin(self, event: MasterStarted, tell: Tell) -> None:
-        """Withhold all units for a term and a margin after the first start of another life.
-
-        Until this start, workers may have been answered by the master of the life before.
-        """
-        grid = self.state.grid
-        if grid.units_withheld_until is None:
-            terms = (attempt.term_s or 0.0 for attempt in self.state.attempts.values())
-            term_s = max([self.state.settings.lease_s, *terms])
-            grid.units_withheld_until = grid.now + term_s + _margin_s(term_s)
 
     def _learn_gpus(self, event: WorkerJoined, tell: Tell) -> None:
         if event.worker in self.state.workers:
@@ -185,11 +166,8 @@ class Resources(Wing):
         job = self.state.jobs[attempt.job]
         if not job.holds_units:
             return
-        if not before and self._is_fenced(job, self.state.workers[attempt.worker]):
-            attempt.term_s = self.state.settings.lease_s
         if not before and job.spec.requires.gpus:
             attempt.gpus = self._choose_gpus(job, attempt)
-        (self._lost.add if _is_lost_and_fenced(attempt, after) else self._lost.discard)(attempt.id)
         if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
@@ -209,51 +187,22 @@ class Resources(Wing):
 
     def _recount(self) -> None:
         self._counts.recount(self._holding())
-        roles = self.state.index.attempts.roles
-        self._lost = {one.id for _, one in self._holding() if _is_lost_and_fenced(one, roles.get(one.id, 0))}
-
-    def _is_fenced(self, job: Job, worker: Worker) -> bool:
-        """True if the worker is to end a new attempt of the job once the master falls silent."""
-        needs_limit = any(name in self._counts.limits for name, _ in job.needs)
-        return needs_limit and job.spec.function is None and worker.facts.fences
-
-    # Fencing.
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Give attempts that hold units of a limit their term, and others their GPUs."""
+        """Give attempts their GPUs."""
         for run in assign.run:
-            attempt = self.state.attempts[run.attempt]
-            run.term_s, run.gpus = attempt.term_s, attempt.gpus or ()
-
-    def needs(self, worker: Worker) -> bool:
-        """True if the worker is yet to end an attempt, whose units would be free if it were forgotten."""
-        roles = self.state.index.attempts.roles
-        here = self.state.index.attempts.of_worker.get(worker.name, {}).values()
-        return any(one.term_s is not None and may_be_running(roles[one.id]) for one in here)
+            run.gpus = self.state.attempts[run.attempt].gpus or ()
 
     def due_at(self) -> float | None:
-        times = [self._ends_at(number) for number in self._lost]
-        if self._counts.are_withheld:
-            times.append(self.state.grid.units_withheld_until or 0.0)
-        return min(times, default=None)
+        return self.state.grid.units_withheld_until if self._counts.are_withheld else None
 
     def expire(self) -> None:
-        """Give up the lost attempts that their silent workers have ended by now."""
-        if self._counts.are_withheld and (self.state.grid.units_withheld_until or 0.0) <= self.state.now:
+        """Give units again, once no unknown attempt can hold one."""
+        withheld_until = self.state.grid.units_withheld_until
+        if self._counts.are_withheld and withheld_until is not None and withheld_until <= self.state.now:
             self._counts.are_withheld = False
             for of in self.state.index.requirements.holding:
                 self.state.index.requirements.units_change(of)
-        for number in sorted(self._lost):
-            if self._ends_at(number) <= self.state.now:
-                reason = "its worker fell silent, and has ended it"
-                lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
-
-    def _ends_at(self, number: AttemptId) -> float:
-        """Return when its worker has ended the attempt at the latest; the lease was another if a master set it so."""
-        attempt = self.state.attempts[number]
-        term_s, lease_s = attempt.term_s or 0.0, self.state.settings.lease_s
-        longer_s = max(0.0, term_s - lease_s) + _margin_s(max(term_s, lease_s))
-        return self.state.workers[attempt.worker].lease_until + longer_s
 
     def _holding(self) -> Iterator[tuple[Job, Attempt]]:
         """Return the attempts that hold units, with their jobs."""
@@ -298,14 +247,6 @@ class Resources(Wing):
             assert not (shared and may_be_running(roles[attempt.id])), (
                 f"attempt {attempt.id} shares the GPUs {shared}"
             )
-
-
-def _margin_s(term_s: float) -> float:
-    return _MARGIN_S + _MARGIN * term_s
-
-
-def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:
-    return attempt.term_s is not None and attempt.state is AttemptState.LOST and may_be_running(role)
 
 
 def _offers(worker: Worker, name: str) -> bool:
