@@ -10,8 +10,9 @@ import pytest
 from loopline_master.core.events import JobCancelled, WorkerDrained, WorkerForgotten, WorkerJoined
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel.effects import Declined
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, AttemptState, Function, TaskId
-from loopline_shared.spec import JobSpec, Requirements
+from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import START, Grid, facts, spec
 from tests.scheduling.units import limit, offering, running, submit, worker_of
 

@@ -14,6 +14,7 @@ from loopline_master.core.events import (
     JobLimited,
     JobSubmitted,
 )
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
@@ -212,8 +213,45 @@ def test_limit_lowered_under_running_attempts_starts_nothing_until_enough_have_e
     assert len(running(grid, job)) == 1
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_exclusive_task_has_a_whole_worker(policy: str) -> None:
+    grid = Grid(policy=policy, prefetch_s=10.0)
+    grid.join("ant", facts(3))
+    small = submit(grid, 2, size=2.0)
+    whole = submit(grid, requires={"exclusive": True})
+    later = submit(grid, 4, size=400.0)
+    assert not running(grid, whole)
+    while not running(grid, whole):
+        for attempt in running(grid, small) or running(grid, later):
+            grid.end(attempt)
+    ((attempt, run),) = grid.agents["ant"].running.items()
+    assert (run.slots, grid.store.attempts[attempt].slots) == (3, 3)
+    grid.report("ant")
+    assert grid.running("ant") == [attempt]
+    grid.end(attempt)
+    while left := running(grid):
+        grid.end(left[0])
+    assert {grid.job(job).state for job in (small, whole, later)} == {JobState.SUCCEEDED}
+
+
+def test_exclusive_task_waits_for_a_worker_that_offers_all_of_its_slots() -> None:
+    grid = Grid()
+    grid.join("ant", facts(3), reports=False)
+    grid.report("ant", slots=2)
+    job = submit(grid, requires={"exclusive": True})
+    assert not running(grid)
+    assert "is idle, with all of its slots offered" in explain_job(grid.scheduler, job).sentence
+    grid.report("ant")
+    assert len(running(grid, job)) == 1
+    other = submit(grid)
+    grid.report("ant")
+    assert not running(grid, other)
+    grid.join("bee", facts(2))
+    assert [worker_of(grid, one) for one in running(grid, other)] == ["bee"]
+
+
 counts = st.integers(1, 4)
-needs = st.sampled_from([{"m": 1}, {"m": 2}, {"n": 1, "m": 1}, {"f": 1}, {}])
+needs = st.sampled_from([{"m": 1}, {"m": 2}, {"n": 1, "m": 1}, {"f": 1}, {"computer": 1}, {}])
 most = st.sampled_from([None, 1, 2])
 users = st.sampled_from(["", "*", "ann"])
 steps = st.lists(
@@ -294,8 +332,13 @@ class Life:
             for name, _ in job.needs:
                 assert counts.used_up(name, job.owner, 0) is None
             assert job.max_running is None or counts.running[job.id] <= job.max_running
+            if job.exclusive:
+                assert [*self.grid.scheduler.state.index.attempts.of_worker[attempt.worker]] == [attempt.id]
             for name, used in counts.on_worker.get(attempt.worker, {}).items():
-                assert Resource(name, used) in self.grid.scheduler.state.workers[attempt.worker].facts.resources
+                assert (
+                    name == "computer"
+                    or Resource(name, used) in self.grid.scheduler.state.workers[attempt.worker].facts.resources
+                )
 
 
 @settings(deadline=None)

@@ -23,8 +23,9 @@ def running(grid: Grid, job: int | None = None) -> list[AttemptId]:
 def submit(
     grid: Grid, count: int = 1, owner: str = "ann", requires: dict[str, Any] | None = None, **more: Any
 ) -> int:
-    """Submit a job of this user; ``needs``: the units that each attempt holds."""
-    asked = {**(requires or {}), "needs": more.pop("needs", {})}
+    """Submit a job of this user; ``needs``: the units that each attempt holds, ``computer`` among them."""
+    needs = dict(more.pop("needs", {}))
+    asked = {**(requires or {}), **({"exclusive": True} if needs.pop("computer", 0) else {}), "needs": needs}
     reply = grid.ask(JobSubmitted(owner, spec(count, requires=asked, **more)))
     assert isinstance(reply, Submitted), reply
     return reply.job

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership, addresses_of, normal_address
 from loopline_shared.model import Name, SharedFolder
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU
 from loopline_shared.rest.address import DEFAULT_URL
 from loopline_shared.settings_source import Settings, config_file, known_user_folder, read_table, user_folder
 from loopline_worker.core.hours import Hours
@@ -34,6 +34,8 @@ def _named_once(resources: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"the resource {twice[0]} is given twice")
     if GPU in names:
         raise ValueError("gpu means the GPUs that are detected: choose another name, or see --gpu")
+    if COMPUTER in names:
+        raise ValueError(f"{COMPUTER} means the whole computer: choose another name")
     return resources
 
 

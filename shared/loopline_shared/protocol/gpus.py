@@ -12,6 +12,8 @@ from pydantic import Field
 
 GPU = "gpu"
 """Name of the resource whose units are GPUs. No limit and no other resource may have it."""
+COMPUTER = "computer"
+"""Name of the unit that an exclusive task holds: its whole worker. No limit and no resource may have it."""
 MAX_GPUS = 64
 """Maximum number of GPUs of one worker."""
 

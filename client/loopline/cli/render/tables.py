@@ -177,6 +177,8 @@ def _units(job: JobDetail) -> Iterable[tuple[str, RenderableType]]:
         yield "at once", f"at most {human.plural(job.max_running, 'task')}"
     if needs := job.spec.requires.needs:
         yield "needs", ", ".join(f"{units} {name}" for name, units in needs.items())
+    if job.spec.requires.exclusive:
+        yield "exclusive", "a whole worker for each task"
     if gpus := job.spec.requires.gpus:
         yield "GPUs", f"{gpus} for each task{_kind_of_gpus(job.spec.requires)}"
 

@@ -208,6 +208,8 @@ class PlaceOptions:
         A label that a worker must have; may be given several times.
     slots
         Slots that a task takes, on each of its nodes.
+    exclusive
+        Give each task a whole worker, with all of its slots: nothing else runs there.
     need
         What a task holds while it runs, NAME or NAME=UNITS: units of a limit, such as licences (`loopline limits`),
         or of a resource of its worker. May be given several times.
@@ -227,6 +229,7 @@ class PlaceOptions:
     memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
+    exclusive: Annotated[bool, Parameter(negative=())] = False
     need: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
     gpus: int | None = None
     gpu_memory: BytesOption = None
@@ -242,6 +245,7 @@ class PlaceOptions:
                 "memory_bytes": self.memory,
                 "labels": list(self.label),
                 "slots": self.slots,
+                "exclusive": self.exclusive or None,
                 "needs": dict(values.need(text) for text in self.need),
                 "gpus": self.gpus or int(bool(self.gpu_memory or self.gpu_model or self.gpu_capability)) or None,
                 "gpu_memory_bytes": self.gpu_memory,

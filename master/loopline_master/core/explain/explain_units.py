@@ -10,7 +10,7 @@ from loopline_master.core.kernel.index.attempts import may_be_running
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU
 from loopline_shared.rest.bodies import GpuUse, LimitsView, LimitView, Reason
 
 
@@ -82,6 +82,9 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
         return []
     used = sum(counts.on_worker[worker][name] for worker in able if worker in counts.on_worker)
     offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
+    if name == COMPUTER:
+        detail = f"none of the {len(able)} workers that could run it is idle, with all of its slots offered"
+        return [Reason(code="resource", count=len(able), detail=detail)]
     needed = "" if units == 1 else f" ({units} are needed on one of them)"
     workers = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
     detail = f"{used} of {offered} {name} in use on {workers}{_withheld(state, able) if name == GPU else ''}{needed}"

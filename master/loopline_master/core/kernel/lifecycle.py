@@ -46,7 +46,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         number,
         task.attempts,
         worker.name,
-        job.slots,
+        job.slots_on(worker),
         task.id in index.attempts.alive and (job.nodes == 1 or state.lead.has_launch(task.id)),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,

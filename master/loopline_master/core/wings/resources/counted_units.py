@@ -15,6 +15,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.index.attempts import Attempts
 from loopline_master.core.kernel.index.requirements import (
     RequirementClass,
     alone_in,
@@ -24,7 +25,7 @@ from loopline_master.core.kernel.index.requirements import (
 )
 from loopline_master.core.kernel.index.units import Units
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
-from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind, by_capability
+from loopline_shared.protocol.gpus import COMPUTER, GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
 
@@ -32,16 +33,17 @@ _NOTHING = Counter[str]()
 class CountedUnits(Units):
     """The units in use, and the limits."""
 
-    def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job]) -> None:
+    def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job], attempts: Attempts) -> None:
         self.allowed: dict[str, dict[str, int]] = {}  # by the name and user of a limit
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
+        self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # attempts that hold each GPU: one, or an invariant is violated
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # by worker, as far as computed
-        self._workers, self._jobs = workers, jobs
+        self._workers, self._jobs, self._attempts = workers, jobs, attempts
 
     @property
     def limits(self) -> Collection[str]:  # type: ignore[override]
@@ -68,16 +70,24 @@ class CountedUnits(Units):
             if name == GPU:
                 if not self._has_free(worker, kind, units):
                     return True
+            elif name == COMPUTER:
+                if not self._is_empty(worker):
+                    return True
             elif used[name] and used[name] + units > self._units_of(worker, name):
                 return True
         return False
 
     def left_on(self, worker: str) -> Hashable:
-        used = self.on_worker.get(worker)
-        if not (used or self._workers[worker].facts.resources):
+        used, is_empty = self.on_worker.get(worker), self.counts_computers and self._is_empty(worker)
+        if not (used or is_empty or self._workers[worker].facts.resources):
             return None
         free = tuple(gpu.details for gpu in self._free_on(worker))
-        return (tuple(sorted(used.items())) if used else (), free) if used or free else None
+        return (tuple(sorted(used.items())) if used else (), free, is_empty) if used or free or is_empty else None
+
+    def _is_empty(self, worker: str) -> bool:
+        """True if the worker offers all of its slots, and no attempt has one or waits for one."""
+        known = self._workers[worker]
+        return known.offered >= known.facts.slots and not self._attempts.in_hand(worker)
 
     # --- GPUs -------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_shared.model import Load
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU
 from loopline_shared.protocol.worker_link import Assign
 
 MOST_LIMITS = 1000
@@ -41,7 +41,7 @@ class Resources(Wing):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._counts = CountedUnits(state.workers, state.jobs)
+        self._counts = CountedUnits(state.workers, state.jobs, state.index.attempts)
         self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
         state.keep(self._counts)
         state.index.requirements.units = self._counts
@@ -59,6 +59,7 @@ class Resources(Wing):
         withheld_until = self.state.grid.units_withheld_until
         self._counts.are_withheld = withheld_until is None or withheld_until > self.state.grid.now
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
+        self._counts.counts_computers = any(self.state.jobs[number].exclusive for number in self._jobs)
         self._recount()
         for name in self.state.workers:
             self._counts.learn_gpus(name)
@@ -95,6 +96,7 @@ class Resources(Wing):
             if not self.is_awake:
                 self._counts.load_changes()
             self._jobs.add(job.id)
+            self._counts.counts_computers |= job.exclusive
             self.state.wings.arrange()
 
     def finish_step(self) -> None:
@@ -102,6 +104,7 @@ class Resources(Wing):
         if not self.state.index.requirements.holding:
             self._jobs = {number for number in self._jobs if number in self.state.jobs}
             if not self._jobs:
+                self._counts.counts_computers = False
                 self.state.wings.arrange()
 
     # Requests.
@@ -117,8 +120,8 @@ class Resources(Wing):
                 return Declined(404, "no_such_limit", f"there is no limit {name}", "loopline limits lists them")
             self._counts.lift(name, event.user)
             self.state.effects.drop(Limit, (name, event.user))
-        elif name == GPU:
-            message = f"{GPU} is the name of workers' GPUs"
+        elif name in (GPU, COMPUTER):
+            message = f"{name} is the name of workers' {'GPUs' if name == GPU else 'whole computers'}"
             return Declined(409, "is_resource", message, "choose another name for the limit")
         elif offering:
             message = f"{name} is a resource that worker {offering[0]} offers"
@@ -164,6 +167,8 @@ class Resources(Wing):
         """Count the units of an attempt that begins or ceases to hold them."""
         change = may_be_running(after) - may_be_running(before)
         job = self.state.jobs[attempt.job]
+        if self._counts.counts_computers:
+            self.state.index.requirements.resources_change(attempt.worker, (COMPUTER,))
         if not job.holds_units:
             return
         if not before and job.spec.requires.gpus:
@@ -189,9 +194,10 @@ class Resources(Wing):
         self._counts.recount(self._holding())
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Give attempts their GPUs."""
+        """Give attempts their GPUs, and exclusive ones all slots."""
         for run in assign.run:
-            run.gpus = self.state.attempts[run.attempt].gpus or ()
+            attempt = self.state.attempts[run.attempt]
+            run.slots, run.gpus = attempt.slots, attempt.gpus or ()
 
     def due_at(self) -> float | None:
         return self.state.grid.units_withheld_until if self._counts.are_withheld else None
@@ -224,7 +230,7 @@ class Resources(Wing):
             self._check_gpus(of)
         if of is not None:
             return
-        fresh = CountedUnits(self.state.workers, self.state.jobs)
+        fresh = CountedUnits(self.state.workers, self.state.jobs, self.state.index.attempts)
         fresh.allowed = self._counts.allowed
         fresh.recount(self._holding())
         for name in ("used", "running", "on_worker", "gpus"):
