@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.events import (
-    JobCancelled,
     JobLimited,
     JobSubmitted,
 )
@@ -18,8 +17,9 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
-from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Resource
+from loopline_shared.model import AttemptId, AttemptState, JobState, Resource
 from tests.scheduling.driver import Grid, facts, spec
+from tests.scheduling.lives import VERBS, Life
 from tests.scheduling.units import limit, offering, running, submit, worker_of
 
 POLICIES = sorted(REGISTRY)
@@ -256,26 +256,21 @@ most = st.sampled_from([None, 1, 2])
 users = st.sampled_from(["", "*", "ann"])
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most),
+        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most, st.booleans()),
         st.tuples(st.just("limit"), st.sampled_from(["m", "n"]), st.integers(0, 3), users),
         st.tuples(st.just("limit_job"), st.integers(1, 6), most),
-        st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED])),
-        st.tuples(st.just("silence"), st.sampled_from(["ant", "bee"])),
-        st.tuples(st.just("restart")),
-        st.tuples(st.just("cancel"), st.integers(1, 6)),
+        *VERBS,
     ),
     max_size=30,
 )
 
 
-class Life:
-    """A grid of two workers, driven verb by verb; no attempt may start beyond a limit."""
+class LimitedLife(Life):
+    """Two workers with a resource each, and two limits."""
 
     def __init__(self, policy: str) -> None:
-        self.grid, self.jobs = Grid(policy=policy, max_attempts=3, lease_s=20.0), list[int]()
-        self.silent: set[str] = set()
+        super().__init__(policy)
         self.set_limits()
-        self.workers_join()
 
     def set_limits(self) -> None:
         for name in ("m", "n"):
@@ -284,45 +279,18 @@ class Life:
             limit(self.grid, name, 2)
 
     def workers_join(self) -> None:
-        self.silent = set()
         for name in ("ant", "bee"):
             self.grid.join(name, offering(3, f=1))
 
-    def submit(self, owner: str, count: int, needs: dict[str, int], most: int | None) -> None:
-        self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most))
+    def submit(self, owner: str, count: int, needs: dict[str, int], most: int | None, is_single: bool) -> None:
+        more = {"max_replicas": 1} if is_single else {}
+        self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most, **more))
 
     def limit(self, name: str, units: int, user: str) -> None:
         limit(self.grid, name, units, user)
 
     def limit_job(self, job: int, most: int | None) -> None:
         self.grid.ask(JobLimited(job, most))
-
-    def end(self, which: int, outcome: Outcome) -> None:
-        there = [one for one in running(self.grid) if worker_of(self.grid, one) not in self.silent]
-        if there:
-            self.grid.end(there[which % len(there)], outcome)
-
-    def silence(self, name: str) -> None:
-        """Let the lease of a worker end, whose tasks run on."""
-        self.silent = {name}
-        self.grid.now += 50.0
-        self.reports()
-
-    def reports(self) -> None:
-        for name in self.grid.agents.keys() - self.silent:
-            self.grid.report(name)
-
-    def restart(self) -> None:
-        self.grid.restart()
-        self.workers_join()
-
-    def cancel(self, job: int) -> None:
-        self.grid.ask(JobCancelled(job))
-
-    def one_quiet_round(self) -> None:
-        self.grid.now += 1.0
-        self.end(0, Outcome.SUCCEEDED)
-        self.reports()
 
     def check_starts(self, before: set[AttemptId]) -> None:
         """Assert that the attempts started since then stay within the limits in force."""
@@ -344,15 +312,7 @@ class Life:
 @settings(deadline=None)
 @given(steps=steps, policy=st.sampled_from(POLICIES))
 def test_random_lives_never_start_beyond_a_limit_and_run_everything(steps: list[Any], policy: str) -> None:
-    life = Life(policy)
-    for verb, *what in steps:
-        before = set(life.grid.store.attempts)
-        getattr(life, verb)(*what)
-        life.check_starts(before)
+    life = LimitedLife(policy)
+    life.play(steps)
     life.set_limits()
-    life.workers_join()
-    for _ in range(200):
-        before = set(life.grid.store.attempts)
-        life.one_quiet_round()
-        life.check_starts(before)
-    assert [life.grid.job(job).is_over for job in life.jobs] == [True] * len(life.jobs)
+    life.run_everything()

@@ -178,6 +178,9 @@ class WorkerSettings(Settings):
             " around it",
         ),
     ] = Field(default_factory=gpus_of_allocation)
+    gpu_shares: Annotated[
+        int, Field(ge=1, le=64, description="tasks that may have one GPU at once: those that ask for a part of it")
+    ] = 1
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[
         float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")

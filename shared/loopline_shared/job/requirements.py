@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from loopline_shared.model import Name, PythonVersion, SharedFolder, Units
-from loopline_shared.protocol.gpus import ANY_GPU, COMPUTER, GPU, MAX_GPUS, Capability, GpuKind
+from loopline_shared.protocol.gpus import ANY_GPU, COMPUTER, GPU, MAX_GPUS, WHOLE_GPU, Capability, GpuKind
 from loopline_shared.protocol.software import Software
 from loopline_shared.scalar import Spec, fresh
 
@@ -29,7 +30,10 @@ class Requirements(Spec):
               "holds while it may be running"),
     ] = fresh(dict)  # fmt: skip
     exclusive: bool = Field(default=False, description="each task has a whole worker for itself, with all its slots")
-    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS, description="GPUs that each task has for itself")] = 0
+    gpus: Annotated[
+        Annotated[int, Field(ge=0, le=MAX_GPUS)] | Annotated[float, Field(ge=0.01, lt=1)],
+        Field(description="GPUs that each task has for itself; 0.5: half of one, on workers that share their GPUs"),
+    ] = 0
     gpu_memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of each of its GPUs, at least")] = 0
     gpu_model: Annotated[
         str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="words of the model's name: A4000")
@@ -51,12 +55,18 @@ class Requirements(Spec):
     @property
     def gpu_kind(self) -> GpuKind:
         """The GPUs that tasks accept."""
-        return GpuKind(self.gpu_memory_bytes, self.gpu_model, self.gpu_capability)
+        part = round(self.gpus * WHOLE_GPU) if 0 < self.gpus < 1 else WHOLE_GPU
+        return GpuKind(self.gpu_memory_bytes, self.gpu_model, self.gpu_capability, part)
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs that a task has, or has a part of."""
+        return ceil(self.gpus)
 
     @property
     def units(self) -> tuple[tuple[str, int], ...]:
         """Units that each attempt holds, GPUs and COMPUTER among them, in alphabetical order of their names."""
         if not (self.needs or self.gpus or self.exclusive):
             return ()
-        special = {**({GPU: self.gpus} if self.gpus else {}), **({COMPUTER: 1} if self.exclusive else {})}
+        special = {**({GPU: self.gpu_count} if self.gpus else {}), **({COMPUTER: 1} if self.exclusive else {})}
         return tuple(sorted({**self.needs, **special}.items()))

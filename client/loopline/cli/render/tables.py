@@ -184,7 +184,7 @@ def _units(job: JobDetail) -> Iterable[tuple[str, RenderableType]]:
 
 
 def _kind_of_gpus(requires: Requirements) -> str:
-    memory, model, capability = requires.gpu_kind
+    memory, model, capability, _ = requires.gpu_kind
     parts = (model, f"at least {human.amount(memory)}" if memory else "", f"CUDA {capability}" if capability else "")
     return "".join(f", {part}" for part in parts if part)
 
@@ -333,8 +333,8 @@ def gpus(items: Sequence[WorkerView]) -> RenderableType:
     for worker in items:
         withheld = {gpu.id: gpu.reason for gpu in worker.load.withheld_gpus} if worker.load else {}
         for gpu in (gpu for one in worker.facts.resources for gpu in one.gpus):
-            used = worker.gpus_used.get(gpu.id)
-            state = f"task {used.attempt} of {used.user}" if used else withheld.get(gpu.id, "free")
+            used = ", ".join(f"task {use.attempt} of {use.user}" for use in worker.gpus_used.get(gpu.id, ()))
+            state = used or withheld.get(gpu.id, "free")
             memory = human.amount(gpu.memory_bytes) if gpu.memory_bytes else "-"
             count += 1
             made.add_row(

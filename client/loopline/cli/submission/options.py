@@ -214,7 +214,7 @@ class PlaceOptions:
         What a task holds while it runs, NAME or NAME=UNITS: units of a limit, such as licences (`loopline limits`),
         or of a resource of its worker. May be given several times.
     gpus
-        GPUs that a task has for itself, of one worker (docs/gpus.md).
+        GPUs that a task has for itself, of one worker (docs/gpus.md). 0.5: half of one, where workers share them.
     gpu_memory
         Memory of each of its GPUs, at least: 8GB. This and the next two mean one GPU unless `--gpus` says more.
     gpu_model
@@ -231,7 +231,7 @@ class PlaceOptions:
     slots: int | None = None
     exclusive: Annotated[bool, Parameter(negative=())] = False
     need: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
-    gpus: int | None = None
+    gpus: Annotated[float | None, read_by(values.gpus, "N")] = None
     gpu_memory: BytesOption = None
     gpu_model: str = ""
     gpu_capability: str = ""

@@ -80,7 +80,7 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
     able = requirements.able[key]
     if not able or not all(counts.is_short(worker, key) for worker in able):
         return []
-    used = sum(counts.on_worker[worker][name] for worker in able if worker in counts.on_worker)
+    used = sum(counts.in_use(worker, name) for worker in able)
     offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
     if name == COMPUTER:
         detail = f"none of the {len(able)} workers that could run it is idle, with all of its slots offered"
@@ -98,15 +98,14 @@ def _withheld(state: State, workers: Iterable[str]) -> str:
     return "".join(f", {count} not offered: {reason}" for reason, count in reasons.items())
 
 
-def gpus_used(state: State, worker: str) -> dict[str, GpuUse]:
-    """Return the GPUs of a worker that its attempts hold, by id."""
+def gpus_used(state: State, worker: str) -> dict[str, list[GpuUse]]:
+    """Return the GPUs of a worker that its attempts hold, by id, with those attempts."""
     attempts, roles = state.index.attempts.of_worker.get(worker, {}), state.index.attempts.roles
-    return {
-        gpu: GpuUse(attempt=attempt.id, user=state.jobs[attempt.job].owner)
-        for attempt in attempts.values()
-        if attempt.gpus and may_be_running(roles.get(attempt.id, 0))
-        for gpu in attempt.gpus
-    }
+    used = dict[str, list[GpuUse]]()
+    for attempt in attempts.values():
+        for gpu in attempt.gpus or () if may_be_running(roles.get(attempt.id, 0)) else ():
+            used.setdefault(gpu, []).append(GpuUse(attempt=attempt.id, user=state.jobs[attempt.job].owner))
+    return used
 
 
 def _used_by(counts: CountedUnits, name: str) -> dict[str, int]:

@@ -514,7 +514,7 @@ def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
 
 
 def _gpu_parts(requires: Requirements) -> Iterator[tuple[str, Requirements]]:
-    many = f"{requires.gpus} GPU{'' if requires.gpus == 1 else 's'}"
+    many = f"{requires.gpus:g} GPU{'' if requires.gpus <= 1 else 's'}"
     yield many, Requirements(gpus=requires.gpus)
     if requires.gpu_memory_bytes:
         words = f"{many} of {requires.gpu_memory_bytes / 1e9:g} GB"

@@ -30,7 +30,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_shared.model import Load
-from loopline_shared.protocol.gpus import COMPUTER, GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU
 from loopline_shared.protocol.worker_link import Assign
 
 MOST_LIMITS = 1000
@@ -186,8 +186,10 @@ class Resources(Wing):
 
     def _choose_gpus(self, job: Job, attempt: Attempt) -> tuple[str, ...]:
         requires = job.spec.requires
-        gpus = self._counts.free_gpus(attempt.worker, requires.gpu_kind, requires.gpus)
-        assert len(gpus) == requires.gpus, f"{attempt.id} starts on {attempt.worker}, which has too few free GPUs"
+        gpus = self._counts.free_gpus(attempt.worker, requires.gpu_kind, requires.gpu_count)
+        assert len(gpus) == requires.gpu_count, (
+            f"{attempt.id} starts on {attempt.worker}, which has too few free GPUs"
+        )
         return gpus
 
     def _recount(self) -> None:
@@ -249,7 +251,7 @@ class Resources(Wing):
         """Raise AssertionError if an attempt on a worker shares a GPU with another, there or elsewhere."""
         roles = self.state.index.attempts.roles
         for attempt in self.state.index.attempts.of_worker.get(worker.name, {}).values():
-            shared = [gpu for gpu in attempt.gpus or () if self._counts.gpus[gpu] > 1]
+            shared = [gpu for gpu in attempt.gpus or () if self._counts.gpus[gpu] > WHOLE_GPU]
             assert not (shared and may_be_running(roles[attempt.id])), (
                 f"attempt {attempt.id} shares the GPUs {shared}"
             )
