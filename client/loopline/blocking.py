@@ -16,6 +16,7 @@ from loopline_shared.rest.access import (
     JoinRequest,
     JoinTokenCreated,
     JoinTokenView,
+    Offers,
     Role,
     TokenCreated,
     TokenView,
@@ -240,9 +241,14 @@ class BlockingClient:
         """Yield what was changed by requests, the latest first."""
         return self._loop_thread.iterate(self._inner.audit_log(who, since, page_size))
 
-    def create_token(self, name: str, role: Role, expires_s: float | None = None) -> TokenCreated:
-        """Create a token; the answer has its secret."""
-        return self._loop_thread.call(self._inner.create_token(name, role, expires_s))
+    def create_token(
+        self, name: str, role: Role, expires_s: float | None = None, offers: Offers | None = None
+    ) -> TokenCreated:
+        """Create a token; the answer has its secret.
+
+        ``offers``: units of resources that its worker may offer at most; None: any.
+        """
+        return self._loop_thread.call(self._inner.create_token(name, role, expires_s, offers))
 
     def webhook_secret(self) -> str:
         """Return the secret that signs the webhooks about your jobs."""
@@ -256,9 +262,12 @@ class BlockingClient:
         """Return how the master is encrypted."""
         return self._loop_thread.call(self._inner.encryption())
 
-    def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
-        """Create a join token for ``uses`` computers, valid for ``expires_s`` seconds."""
-        return self._loop_thread.call(self._inner.create_join_token(uses, expires_s))
+    def create_join_token(self, uses: int, expires_s: float, offers: Offers | None = None) -> JoinTokenCreated:
+        """Create a join token for ``uses`` computers, valid for ``expires_s`` seconds.
+
+        ``offers``: units of resources that each of them may offer at most; None: any.
+        """
+        return self._loop_thread.call(self._inner.create_join_token(uses, expires_s, offers))
 
     def join_tokens(self) -> Iterator[JoinTokenView]:
         """Yield the join tokens, without their secrets."""

@@ -16,9 +16,12 @@ from loopline_shared.rest.access import (
     EncryptionView,
     JoinRequest,
     JoinTokenCreated,
+    JoinTokenRequest,
     JoinTokenView,
+    Offers,
     Role,
     TokenCreated,
+    TokenRequest,
     TokenView,
     WebhookSecret,
     Whoami,
@@ -358,9 +361,14 @@ class RestClient:
         more = {"since": str(since), **({} if who is None else {"who": who})}
         return self._pages(Page[AuditEntry], "/audit-log", page_size, more=more)
 
-    async def create_token(self, name: str, role: Role, expires_s: float | None = None) -> TokenCreated:
-        """Create a token; the answer has its secret."""
-        wish = {"name": name, "role": role, **({} if expires_s is None else {"expires_s": expires_s})}
+    async def create_token(
+        self, name: str, role: Role, expires_s: float | None = None, offers: Offers | None = None
+    ) -> TokenCreated:
+        """Create a token; the answer has its secret.
+
+        ``offers``: units of resources that its worker may offer at most; None: any.
+        """
+        wish = TokenRequest(name=name, role=role, expires_s=expires_s, offers=offers).model_dump(exclude_none=True)
         return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json=wish)
 
     async def webhook_secret(self) -> str:
@@ -375,9 +383,12 @@ class RestClient:
         """Return how the master is encrypted."""
         return await self._get(EncryptionView, "/tls")
 
-    async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
-        """Create a join token for ``uses`` computers, valid for ``expires_s`` seconds."""
-        wish = {"uses": uses, "expires_s": expires_s}
+    async def create_join_token(self, uses: int, expires_s: float, offers: Offers | None = None) -> JoinTokenCreated:
+        """Create a join token for ``uses`` computers, valid for ``expires_s`` seconds.
+
+        ``offers``: units of resources that each of them may offer at most; None: any.
+        """
+        wish = JoinTokenRequest(uses=uses, expires_s=expires_s, offers=offers).model_dump(exclude_none=True)
         return await self.http.ask(JoinTokenCreated, "POST", "/join-tokens", repeat=False, json=wish)
 
     def join_tokens(self) -> AsyncIterator[JoinTokenView]:

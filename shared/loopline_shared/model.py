@@ -272,7 +272,7 @@ class Facts:
     """Told from a copy of it by this; the same until the computer is started again. Empty: unknown."""
     transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
     resources: Annotated[tuple[Resource, ...], Field(max_length=50)] = ()  # in the order of their names
-    fences: bool = False  # it ends commands that hold units of a limit if the master falls silent
+    fences: bool = False  # it ends attempts with a term if the master falls silent
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,4 +33,6 @@ def check_parallel(*, calls_function: bool, quorum: int | None, holds_units: boo
     if quorum is not None:
         raise ValueError("results of a task on several nodes are not compared: leave out quorum")
     if holds_units:
-        raise ValueError("a task on several nodes can hold no units: leave out needs, gpus and max_running")
+        raise ValueError(
+            "a task on several nodes can hold no units: leave out needs, gpus, exclusive and max_running"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,10 @@ from loopline_master.history.forgetting import Forgetting
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_shared.joining import hash_of
+from loopline_shared.model import Resource
+from loopline_shared.protocol.gpus import Gpu
 from loopline_shared.rest.times import seconds
-from tests.api.bench import Bench, until
+from tests.api.bench import FACTS, Bench, until
 
 TOKEN = "ll_0a0b0c0d_secret"
 
@@ -47,6 +50,39 @@ async def test_joined_computer_has_only_the_worker_role(master: Bench) -> None:
     assert (await master.ask("GET", "/jobs", "worker")).status == 403
     async with master.worker("pc-1"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("offers", "units", "gpus", "left_out"),
+    [
+        (None, {"fpga": 5, "gpu": 2, "matlab": 9}, 2, {}),
+        ({"fpga": 1, "gpu": 1}, {"fpga": 1, "gpu": 1}, 1, {"fpga": 4, "gpu": 1, "matlab": 9}),
+        ({"fpga": 7}, {"fpga": 5}, 0, {"gpu": 2, "matlab": 9}),
+        ({}, {}, 0, {"fpga": 5, "gpu": 2, "matlab": 9}),
+    ],
+)
+async def test_worker_offers_no_more_than_its_token_allows(
+    master: Bench, offers: dict[str, int] | None, units: dict[str, int], gpus: int, left_out: dict[str, int]
+) -> None:
+    made = await line(master, **({} if offers is None else {"offers": offers}))
+    assert made["offers"] == offers
+    assert await joins(master, wish(made["secret"])) == 201
+    master.tokens["worker"] = TOKEN
+    resources = (Resource("fpga", 5), Resource("gpu", 2, (Gpu("GPU-1", "A4000"), Gpu("GPU-2", "A4000"))))
+    async with master.worker("pc-1", facts=replace(FACTS, resources=(*resources, Resource("matlab", 9)))):
+        view = await master.get("/workers/pc-1")
+        offered = {one["name"]: one for one in view["facts"]["resources"]}
+        assert {name: one["units"] for name, one in offered.items()} == units
+        assert len(offered.get("gpu", {}).get("gpus", ())) == gpus
+        assert view["left_out"] == left_out
+
+
+async def test_token_of_several_workers_bounds_what_each_may_offer(master: Bench) -> None:
+    body = {"name": "lab", "role": "worker", "offers": {"fpga": 1}}
+    master.tokens["worker"] = (await master.ask("POST", "/tokens", json=body)).body["secret"]
+    for name in ("pc-1", "pc-2"):
+        async with master.worker(name, facts=replace(FACTS, resources=(Resource("fpga", 3),))):
+            assert (await master.get(f"/workers/{name}"))["left_out"] == {"fpga": 2}
 
 
 async def test_worker_token_is_valid_for_one_worker(master: Bench) -> None:

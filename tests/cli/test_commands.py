@@ -425,7 +425,7 @@ def test_gpus_are_listed_with_the_task_that_has_each(fake: FakeMaster, run: Run)
             "facts": replace(known.facts, resources=(Resource("gpu", 3, tuple(gpus)),)),
             "load": Load(4, withheld_gpus=(away,)),
             "resources_used": {"gpu": 1},
-            "gpus_used": {"GPU-0": GpuUse(attempt=AttemptId(7, 1, 1), user="ann")},
+            "gpus_used": {"GPU-0": [GpuUse(attempt=AttemptId(7, 1, 1), user="ann")]},
         }
     )
     fake.on("GET /workers", page(shown))
@@ -435,7 +435,7 @@ def test_gpus_are_listed_with_the_task_that_has_each(fake: FakeMaster, run: Run)
         assert "16.0 GB" in line
     assert "gpu=1/3" in run("workers").out
     (view,) = run("workers", "--gpus", "--json").document
-    assert view["gpus_used"] == {"GPU-0": {"attempt": "7.1.1", "user": "ann"}}
+    assert view["gpus_used"] == {"GPU-0": [{"attempt": "7.1.1", "user": "ann"}]}
     fake.on("GET /workers", page(known))
     assert "no worker offers a GPU" in run("workers", "--gpus").out
 

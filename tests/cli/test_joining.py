@@ -33,6 +33,15 @@ def test_line_is_a_complete_command(run: Run, fake: FakeMaster) -> None:
     assert fake.asked("POST /join-tokens")[0].body == {"uses": 3, "expires_s": 7200.0}
 
 
+def test_line_bounds_what_its_computers_may_offer(run: Run, fake: FakeMaster) -> None:
+    fake.on("POST /join-tokens", ok(MADE, 201))
+    for words, offers in (("--offers fpga=1 --offers gpu=2", {"fpga": 1, "gpu": 2}), ("--offers none", {})):
+        run("token", "join", *words.split())
+        assert fake.asked("POST /join-tokens")[-1].body == {"uses": 1, "expires_s": 86400.0, "offers": offers}
+    assert "`--offers none` alone" in run("token", "join", "--offers", "fpga=").err
+    assert len(fake.asked("POST /join-tokens")) == 2
+
+
 def test_address_unreachable_from_elsewhere_gives_a_warning(run: Run, fake: FakeMaster) -> None:
     fake.on("POST /join-tokens", ok(MADE.model_copy(update={"address": "http://127.0.0.1:1"}), 201))
     assert "--host 0.0.0.0" in run("token", "join").out

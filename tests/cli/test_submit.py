@@ -29,6 +29,7 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
         ["--os", "linux", "--memory", "2GB", "--label", "matlab", "--label", "gpu", "--slots", "2", "--", "t"],
         {"requires": {"os": "linux", "memory_bytes": 2_000_000_000, "labels": ["matlab", "gpu"], "slots": 2}},
     ),
+    (["--exclusive", "--", "t"], {"requires": {"exclusive": True}}),
     (["--gpus", "2", "--need", "matlab", "--", "t"], {"requires": {"gpus": 2, "needs": {"matlab": 1}}}),
     (
         ["--gpu-memory", "8GB", "--gpu-model", "A4000", "--gpu-capability", "8.0", "--", "t"],

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psutil
 import pytest
@@ -92,15 +93,16 @@ async def test_hung_agent_keeps_its_unit_until_its_attempt_is_gone(forgetful_gri
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
-async def test_units_of_a_hung_agent_go_to_another_worker_once_it_is_fenced(
-    forgetful_grid: Grid, sandbox: str
+@pytest.mark.parametrize("asked", [{"requires": Requirements(needs={"matlab": 1})}, {"max_replicas": 1}])
+async def test_task_of_a_hung_agent_runs_elsewhere_once_it_is_fenced(
+    forgetful_grid: Grid, sandbox: str, asked: dict[str, Any]
 ) -> None:
     grid = forgetful_grid
     grid.sandbox = sandbox
     await grid.client().set_limit("matlab", 1)
     await grid.start_worker("ant")
     script = "while :; do echo a line of output that nobody reads; done"  # its supervisor cannot deliver all of it
-    job = await grid.submit(script, requires=Requirements(needs={"matlab": 1}), environment=MARK)
+    job = await grid.submit(script, **asked, environment=MARK)
     await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
     async with watched(grid) as watch:
         grid.workers["ant"].send_signal(signal.SIGSTOP)

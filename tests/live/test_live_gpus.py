@@ -120,7 +120,9 @@ async def test_workers_view_and_explanation_show_who_has_each_gpu(grid: Grid) ->
         await grid.attempts_when("it to run", each, lambda all_, n=count: sum(bool(a.started_at) for a in all_) == n)
     worker = await grid.client().worker("ant")
     assert worker.resources_used == {"gpu": 3}
-    assert {gpu: use.attempt.job for gpu, use in worker.gpus_used.items()} == dict.fromkeys(UUIDS, job) | {AMD: other}
+    assert {gpu: use.attempt.job for gpu, (use,) in worker.gpus_used.items()} == dict.fromkeys(UUIDS, job) | {
+        AMD: other
+    }
     assert {gpu.id: gpu.memory_bytes for gpu in worker.facts.resources[0].gpus}[AMD] == 17163091968
     assert (
         "3 of 3 gpu in use on 1 worker (2 are needed on one of them)"

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.events import JobCancelled, JobSubmitted, LimitChanged, WorkerForgotten
+from loopline_master.core.events import JobSubmitted, LimitChanged, WorkerForgotten
 from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.kernel.effects import Declined, Submitted
 from loopline_master.core.kernel.invariants import check_worker
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, Facts, Outcome, Resource, WithheldGpu
-from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind
+from loopline_shared.protocol.gpus import GPU, WHOLE_GPU, Gpu, GpuKind
 from tests.scheduling.driver import Grid, facts, spec
+from tests.scheduling.lives import VERBS, Life
 
 POLICIES = sorted(REGISTRY)
 SMALL = Gpu("GPU-small", "NVIDIA RTX A2000 12GB", 12 * 10**9, "550.54", "8.6", 0)
@@ -232,94 +233,92 @@ def test_limit_and_need_cannot_be_named_gpu() -> None:
 
 GPUS = (SMALL, LARGE, OLD)
 kinds = st.sampled_from([{}, {"gpus": 2}, {"gpu_model": "A2000"}, {"gpu_capability": "8.0"}, {"gpus": 0}])
+parts = st.sampled_from([{"gpus": 0.5}, {"gpus": 0.25}, {"gpus": 0.75, "gpu_model": "1080"}])
 withheld = st.sets(st.sampled_from([gpu.id for gpu in GPUS]))
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), st.integers(1, 4), kinds),
-        st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from([Outcome.SUCCEEDED, Outcome.GIVEN_BACK])),
+        st.tuples(st.just("submit"), st.integers(1, 4), st.one_of(kinds, parts)),
         st.tuples(st.just("withhold"), st.sampled_from(["ant", "bee"]), withheld),
-        st.tuples(st.just("silence"), st.sampled_from(["ant", "bee"])),
-        st.tuples(st.just("restart")),
-        st.tuples(st.just("cancel"), st.integers(1, 6)),
+        *VERBS,
     ),
     max_size=30,
 )
 
 
-class Life:
-    """Two agents of one computer with two GPUs, and one of them with a third."""
+class GpuLife(Life):
+    """Two agents of one computer share two GPUs, and one of them offers a third. Tasks may share two of the three."""
 
-    def __init__(self, policy: str) -> None:
-        self.grid, self.jobs = Grid(policy=policy, max_attempts=3, lease_s=20.0), list[int]()
-        self.silent = ""
-        self.join()
-
-    def join(self) -> None:
-        self.silent = ""
-        self.grid.join("ant", with_gpus(*GPUS))
-        self.grid.join("bee", with_gpus(SMALL, LARGE))
+    def workers_join(self) -> None:
+        self.grid.join("ant", with_gpus(SMALL, replace(LARGE, shares=2), replace(OLD, shares=4)))
+        self.grid.join("bee", with_gpus(SMALL, replace(LARGE, shares=2)))
 
     def submit(self, count: int, requires: dict[str, Any]) -> None:
         self.jobs.append(submit(self.grid, count, **requires))
 
-    def end(self, which: int, outcome: Outcome) -> None:
-        ends = [attempt for name in self.heard() for attempt in self.grid.agents[name].running]
-        if ends:
-            self.grid.end(ends[which % len(ends)], outcome)
-
-    def heard(self) -> list[str]:
-        return sorted(self.grid.agents.keys() - {self.silent})
-
     def withhold(self, name: str, ids: set[str]) -> None:
-        if name != self.silent:
+        if name not in self.silent:
             self.grid.agents[name].withheld_gpus = tuple(WithheldGpu(one, "in use") for one in sorted(ids))
             self.grid.report(name)
 
-    def silence(self, name: str) -> None:
-        """Let the lease of a worker end, whose tasks run on."""
-        self.silent = name
-        self.grid.now += 50.0
-        self.reports()
-
-    def reports(self) -> None:
-        for name in self.heard():
-            self.grid.report(name)
-
-    def restart(self) -> None:
-        self.grid.restart()
-        self.join()
-
-    def cancel(self, job: int) -> None:
-        self.grid.ask(JobCancelled(job))
-
     def check_starts(self, before: set[AttemptId]) -> None:
-        """Assert that each attempt started since then has enough GPUs of its worker that were offered and free."""
+        """Assert that each start has GPUs of its worker that were offered, and that no GPU is given twice."""
         for attempt in self.grid.store.attempts.keys() - before:
             row = self.grid.store.attempts[attempt]
             requires, given = self.grid.store.jobs[attempt.job].spec.requires, row.gpus or ()
             offered = {gpu.id: gpu for gpu in self.grid.agents[row.worker].facts.resources[0].gpus}
             away = {gpu.id for gpu in self.grid.agents[row.worker].withheld_gpus}
-            assert len(set(given) - away) == requires.gpus
+            assert len(set(given) - away) == requires.gpu_count
             assert all(requires.gpu_kind.includes(offered[one]) for one in given)
-        alive = Counter(one for gpus in held(self.grid).values() for one in gpus)
-        assert max(alive.values(), default=0) <= 1, "two processes have one GPU"
+        alive = Counter[str]()
+        for attempt, gpus in held(self.grid).items():
+            part = self.grid.store.jobs[attempt.job].spec.requires.gpu_kind.part
+            alive.update(dict.fromkeys(gpus, part))
+        assert max(alive.values(), default=0) <= WHOLE_GPU, "tasks have more than one GPU"
 
 
 @settings(deadline=None)
 @given(steps=steps, policy=st.sampled_from(POLICIES))
 def test_random_lives_never_give_one_gpu_to_two_tasks_and_run_everything(steps: list[Any], policy: str) -> None:
-    life = Life(policy)
-    for verb, *what in steps:
-        before = set(life.grid.store.attempts)
-        getattr(life, verb)(*what)
-        life.check_starts(before)
+    life = GpuLife(policy)
+    life.play(steps)
     life.join()
     for name in ("ant", "bee"):
         life.withhold(name, set())
-    for _ in range(200):
-        before = set(life.grid.store.attempts)
-        life.grid.now += 1.0
-        life.end(0, Outcome.SUCCEEDED)
-        life.reports()
-        life.check_starts(before)
-    assert [life.grid.job(job).is_over for job in life.jobs] == [True] * len(life.jobs)
+    life.run_everything()
+
+
+def test_tasks_share_a_gpu_whose_worker_allows_it() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(replace(SMALL, shares=2), LARGE))
+    halves = submit(grid, 3, gpus=0.5)
+    assert ids_of(grid, halves) == ["GPU-small"] * 2
+    whole = submit(grid, 2)
+    assert ids_of(grid, whole) == ["GPU-large"]
+    counts = grid.scheduler.state.own(CountedUnits)
+    assert counts.in_use("ant", GPU) == 2
+    for attempt in [one for one in held(grid) if one.job == halves]:
+        grid.end(attempt)
+    assert sorted(ids_of(grid, halves) + ids_of(grid, whole)) == ["GPU-large", "GPU-small"]
+
+
+def test_part_of_a_gpu_goes_to_the_one_in_use_so_that_others_stay_whole() -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(replace(OLD, shares=4), replace(SMALL, shares=4)))
+    assert ids_of(grid, submit(grid, gpus=0.25, gpu_model="A2000")) == ["GPU-small"]
+    assert ids_of(grid, submit(grid, 2, gpus=0.33)) == ["GPU-small", "GPU-small"]
+    assert ids_of(grid, submit(grid, gpus=0.25)) == ["GPU-old"]
+
+
+@pytest.mark.parametrize("gpus", [0.2, 0.49])
+def test_part_that_is_smaller_than_a_share_is_not_given(gpus: float) -> None:
+    grid = Grid()
+    grid.join("ant", with_gpus(replace(SMALL, shares=2)))
+    reply = grid.ask(JobSubmitted("ann", spec(requires={"gpus": gpus})))
+    assert isinstance(reply, Submitted)
+    assert [f"{gpus} GPU" in warning for warning in reply.warnings] == [True] * (gpus < 0.49)
+
+
+@pytest.mark.parametrize("gpus", [1.5, -1, 0.001, 65])
+def test_number_of_gpus_is_whole_or_a_part_of_one(gpus: float) -> None:
+    with pytest.raises(ValueError, match="gpus"):
+        spec(requires={"gpus": gpus})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,45 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.events import (
-    JobCancelled,
     JobLimited,
     JobSubmitted,
-    LimitChanged,
-    WorkerForgotten,
-    WorkerJoined,
 )
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
-from loopline_shared.model import AttemptId, AttemptState, Facts, JobState, Outcome, Resource
+from loopline_shared.model import AttemptId, AttemptState, JobState, Resource
 from tests.scheduling.driver import Grid, facts, spec
+from tests.scheduling.lives import VERBS, Life
+from tests.scheduling.units import limit, offering, running, submit, worker_of
 
 POLICIES = sorted(REGISTRY)
-
-
-def offering(slots: int = 1, **resources: int) -> Facts:
-    return replace(facts(slots), resources=tuple(Resource(*one) for one in sorted(resources.items())))
-
-
-def running(grid: Grid, job: int | None = None) -> list[AttemptId]:
-    everywhere = [attempt for agent in grid.agents.values() for attempt in agent.running]
-    return [attempt for attempt in everywhere if job in (None, attempt.job)]
-
-
-def submit(grid: Grid, count: int = 1, owner: str = "ann", **more: Any) -> int:
-    """Submit a job of this user; ``needs``: the units that each attempt holds."""
-    needs = more.pop("needs", {})
-    reply = grid.ask(JobSubmitted(owner, spec(count, requires={"needs": needs}, **more)))
-    assert isinstance(reply, Submitted), reply
-    return reply.job
-
-
-def worker_of(grid: Grid, attempt: AttemptId) -> str:
-    return grid.store.attempts[attempt].worker
-
-
-def limit(grid: Grid, name: str, units: int | None, user: str = "") -> Any:
-    return grid.ask(LimitChanged(name, user, units))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -175,120 +148,6 @@ def test_unknown_limit_cannot_be_removed() -> None:
     assert reply.status == 404
 
 
-@pytest.mark.parametrize("is_cancelled", [False, True])
-def test_silent_worker_keeps_its_units(is_cancelled: bool) -> None:
-    grid = Grid(lease_s=30.0)
-    limit(grid, "matlab", 1)
-    grid.join("ant", facts(1))
-    grid.join("bee", facts(1))
-    job = submit(grid, 2, needs={"matlab": 1})
-    (held,) = running(grid, job)
-    silent = worker_of(grid, held)
-    other = "bee" if silent == "ant" else "ant"
-    later = submit(grid, 1, needs={"matlab": 1})
-    grid.now += 100.0
-    grid.report(other)
-    if is_cancelled:
-        grid.ask(JobCancelled(job))
-    assert not grid.agents[other].running, "the silent worker may still use the unit"
-    grid.restart()
-    grid.join(other, facts(1))
-    grid.now += 100.0
-    grid.report(other)
-    assert not grid.agents[other].running, "a restarted master knows it, too"
-    grid.ask(WorkerForgotten(silent))
-    (begun,) = grid.agents[other].running
-    assert begun.job in ((later,) if is_cancelled else (job, later))
-
-
-def test_fenced_worker_loses_its_units_after_its_lease_and_a_margin() -> None:
-    grid = Grid(lease_s=40.0)
-    limit(grid, "matlab", 1)
-    for name in ("ant", "bee"):
-        grid.join(name, replace(facts(1), fences=True))
-    job = submit(grid, 2, needs={"matlab": 1})
-    (held,) = running(grid, job)
-    silent = worker_of(grid, held)
-    other = "bee" if silent == "ant" else "ant"
-    run = grid.agents[silent].running[held]
-    assert run is not None
-    assert run.term_s == 40.0
-    grid.now += 41.0
-    grid.report(other)
-    assert not grid.agents[other].running, "the worker's clock may be a little late"
-    grid.restart()
-    grid.join(other)
-    grid.now += 41.0
-    grid.report(other)
-    grid.now += 16.0
-    grid.report(other)
-    assert len(grid.agents[other].running) == 1
-    grid.join(silent)
-    assert held in grid.agents[silent].killed, "it is called back if it runs after all"
-
-
-def test_lost_attempt_that_is_fenced_is_called_back_and_not_adopted() -> None:
-    grid = Grid(lease_s=20.0)
-    limit(grid, "matlab", 1)
-    grid.join("ant", replace(facts(1), fences=True))
-    job = submit(grid, needs={"matlab": 1})
-    (held,) = running(grid, job)
-    grid.leave("ant")
-    grid.wait(20.0)
-    assert grid.attempt(job).state is AttemptState.LOST
-    grid.join("ant")
-    assert held in grid.agents["ant"].killed
-    assert running(grid, job) == [], "its unit is not free before its worker says that it is gone"
-    grid.report("ant")
-    assert running(grid, job) == [held._replace(number=2)]
-
-
-def test_only_commands_that_need_a_limit_are_fenced() -> None:
-    grid = Grid()
-    limit(grid, "matlab", 9)
-    grid.join("ant", replace(offering(9, fpga=1), fences=True))
-    for more in ({"needs": {"fpga": 1}}, {"max_running": 1}, {}):
-        submit(grid, **more)
-    assert {run and run.term_s for run in grid.agents["ant"].running.values()} == {None}
-
-
-def test_term_of_an_attempt_outlives_a_change_of_the_lease() -> None:
-    grid = Grid(lease_s=100.0)
-    limit(grid, "matlab", 1)
-    for name in ("ant", "bee"):
-        grid.join(name, replace(facts(1), fences=True))
-    job = submit(grid, 2, needs={"matlab": 1})
-    (held,) = running(grid, job)
-    other = "bee" if worker_of(grid, held) == "ant" else "ant"
-    grid.settings = replace(grid.settings, lease_s=20.0)
-    grid.restart()
-    grid.join(other)
-    for _ in range(10):
-        grid.now += 10.0
-        grid.report(other)
-        assert not grid.agents[other].running, "the silent worker ends it 100 seconds after its last Report"
-    for _ in range(4):
-        grid.now += 10.0
-        grid.report(other)
-    assert len(grid.agents[other].running) == 1
-
-
-def test_attempt_that_began_without_a_term_is_not_fenced() -> None:
-    grid = Grid(lease_s=20.0)
-    grid.join("ant", replace(offering(1, matlab=1), fences=True))
-    submit(grid, needs={"matlab": 1})
-    (held,) = running(grid)
-    grid.join("ant", replace(facts(1), fences=True))
-    limit(grid, "matlab", 1)
-    grid.join("bee", replace(facts(1), fences=True))
-    later = submit(grid, needs={"matlab": 1})
-    for _ in range(10):
-        grid.now += 10.0
-        grid.report("bee")
-    assert grid.attempt(held.job).state is AttemptState.LOST
-    assert not running(grid, later), "nothing ends the attempt of the silent worker"
-
-
 @pytest.mark.parametrize("prefetch_s", [0.0, 1000.0])
 def test_attempt_that_waits_at_its_worker_holds_its_units(prefetch_s: float) -> None:
     grid = Grid(prefetch_s=prefetch_s)
@@ -341,27 +200,6 @@ def test_prefetched_attempts_are_called_back_when_their_job_is_limited() -> None
     assert len(running(grid, job)) == 1
 
 
-@pytest.mark.parametrize("makes_room", [False, True])
-def test_transient_worker_is_not_forgotten_before_it_has_ended_its_attempts(makes_room: bool) -> None:
-    grid = Grid(lease_s=40.0, max_workers=2)
-    limit(grid, "matlab", 1)
-    grid.join("ant", replace(facts(1), fences=True, transient=True))
-    job = submit(grid, 2, needs={"matlab": 1})
-    grid.join("bee", replace(facts(1), fences=True, transient=not makes_room))
-    if makes_room:
-        grid.leave("ant")
-        grid.sessions += 1
-        assert isinstance(grid.ask(WorkerJoined("cat", grid.sessions, "boot", facts(1))), Declined)
-    grid.now += 41.0
-    grid.report("bee")
-    assert not grid.agents["bee"].running, "its task may run on for a moment"
-    for _ in range(2):
-        grid.now += 16.0
-        grid.report("bee")
-    assert len(running(grid, job)) == 2, "one of them at the worker that is gone"
-    assert "ant" not in grid.scheduler.state.workers
-
-
 def test_limit_lowered_under_running_attempts_starts_nothing_until_enough_have_ended() -> None:
     grid = Grid()
     limit(grid, "matlab", 3)
@@ -375,32 +213,64 @@ def test_limit_lowered_under_running_attempts_starts_nothing_until_enough_have_e
     assert len(running(grid, job)) == 1
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_exclusive_task_has_a_whole_worker(policy: str) -> None:
+    grid = Grid(policy=policy, prefetch_s=10.0)
+    grid.join("ant", facts(3))
+    small = submit(grid, 2, size=2.0)
+    whole = submit(grid, requires={"exclusive": True})
+    later = submit(grid, 4, size=400.0)
+    assert not running(grid, whole)
+    while not running(grid, whole):
+        for attempt in running(grid, small) or running(grid, later):
+            grid.end(attempt)
+    ((attempt, run),) = grid.agents["ant"].running.items()
+    assert (run.slots, grid.store.attempts[attempt].slots) == (3, 3)
+    grid.report("ant")
+    assert grid.running("ant") == [attempt]
+    grid.end(attempt)
+    while left := running(grid):
+        grid.end(left[0])
+    assert {grid.job(job).state for job in (small, whole, later)} == {JobState.SUCCEEDED}
+
+
+def test_exclusive_task_waits_for_a_worker_that_offers_all_of_its_slots() -> None:
+    grid = Grid()
+    grid.join("ant", facts(3), reports=False)
+    grid.report("ant", slots=2)
+    job = submit(grid, requires={"exclusive": True})
+    assert not running(grid)
+    assert "is idle, with all of its slots offered" in explain_job(grid.scheduler, job).sentence
+    grid.report("ant")
+    assert len(running(grid, job)) == 1
+    other = submit(grid)
+    grid.report("ant")
+    assert not running(grid, other)
+    grid.join("bee", facts(2))
+    assert [worker_of(grid, one) for one in running(grid, other)] == ["bee"]
+
+
 counts = st.integers(1, 4)
-needs = st.sampled_from([{"m": 1}, {"m": 2}, {"n": 1, "m": 1}, {"f": 1}, {}])
+needs = st.sampled_from([{"m": 1}, {"m": 2}, {"n": 1, "m": 1}, {"f": 1}, {"computer": 1}, {}])
 most = st.sampled_from([None, 1, 2])
 users = st.sampled_from(["", "*", "ann"])
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most),
+        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most, st.booleans()),
         st.tuples(st.just("limit"), st.sampled_from(["m", "n"]), st.integers(0, 3), users),
         st.tuples(st.just("limit_job"), st.integers(1, 6), most),
-        st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED])),
-        st.tuples(st.just("silence"), st.sampled_from(["ant", "bee"])),
-        st.tuples(st.just("restart")),
-        st.tuples(st.just("cancel"), st.integers(1, 6)),
+        *VERBS,
     ),
     max_size=30,
 )
 
 
-class Life:
-    """A grid of two workers, driven verb by verb; no attempt may start beyond a limit."""
+class LimitedLife(Life):
+    """Two workers with a resource each, and two limits."""
 
     def __init__(self, policy: str) -> None:
-        self.grid, self.jobs = Grid(policy=policy, max_attempts=3, lease_s=20.0), list[int]()
-        self.silent: set[str] = set()
+        super().__init__(policy)
         self.set_limits()
-        self.workers_join()
 
     def set_limits(self) -> None:
         for name in ("m", "n"):
@@ -409,45 +279,18 @@ class Life:
             limit(self.grid, name, 2)
 
     def workers_join(self) -> None:
-        self.silent = set()
         for name in ("ant", "bee"):
             self.grid.join(name, offering(3, f=1))
 
-    def submit(self, owner: str, count: int, needs: dict[str, int], most: int | None) -> None:
-        self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most))
+    def submit(self, owner: str, count: int, needs: dict[str, int], most: int | None, is_single: bool) -> None:
+        more = {"max_replicas": 1} if is_single else {}
+        self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most, **more))
 
     def limit(self, name: str, units: int, user: str) -> None:
         limit(self.grid, name, units, user)
 
     def limit_job(self, job: int, most: int | None) -> None:
         self.grid.ask(JobLimited(job, most))
-
-    def end(self, which: int, outcome: Outcome) -> None:
-        there = [one for one in running(self.grid) if worker_of(self.grid, one) not in self.silent]
-        if there:
-            self.grid.end(there[which % len(there)], outcome)
-
-    def silence(self, name: str) -> None:
-        """Let the lease of a worker end, whose tasks run on."""
-        self.silent = {name}
-        self.grid.now += 50.0
-        self.reports()
-
-    def reports(self) -> None:
-        for name in self.grid.agents.keys() - self.silent:
-            self.grid.report(name)
-
-    def restart(self) -> None:
-        self.grid.restart()
-        self.workers_join()
-
-    def cancel(self, job: int) -> None:
-        self.grid.ask(JobCancelled(job))
-
-    def one_quiet_round(self) -> None:
-        self.grid.now += 1.0
-        self.end(0, Outcome.SUCCEEDED)
-        self.reports()
 
     def check_starts(self, before: set[AttemptId]) -> None:
         """Assert that the attempts started since then stay within the limits in force."""
@@ -457,22 +300,19 @@ class Life:
             for name, _ in job.needs:
                 assert counts.used_up(name, job.owner, 0) is None
             assert job.max_running is None or counts.running[job.id] <= job.max_running
+            if job.exclusive:
+                assert [*self.grid.scheduler.state.index.attempts.of_worker[attempt.worker]] == [attempt.id]
             for name, used in counts.on_worker.get(attempt.worker, {}).items():
-                assert Resource(name, used) in self.grid.scheduler.state.workers[attempt.worker].facts.resources
+                assert (
+                    name == "computer"
+                    or Resource(name, used) in self.grid.scheduler.state.workers[attempt.worker].facts.resources
+                )
 
 
 @settings(deadline=None)
 @given(steps=steps, policy=st.sampled_from(POLICIES))
 def test_random_lives_never_start_beyond_a_limit_and_run_everything(steps: list[Any], policy: str) -> None:
-    life = Life(policy)
-    for verb, *what in steps:
-        before = set(life.grid.store.attempts)
-        getattr(life, verb)(*what)
-        life.check_starts(before)
+    life = LimitedLife(policy)
+    life.play(steps)
     life.set_limits()
-    life.workers_join()
-    for _ in range(200):
-        before = set(life.grid.store.attempts)
-        life.one_quiet_round()
-        life.check_starts(before)
-    assert [life.grid.job(job).is_over for job in life.jobs] == [True] * len(life.jobs)
+    life.run_everything()

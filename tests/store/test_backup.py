@@ -73,6 +73,7 @@ def test_restored_master_continues_after_a_total_loss(lost, monkeypatch, capsys)
             effects = (scheduler := Scheduler(snapshot)).step(events, batch_at)
             await store.commit(Batch(batch_at, events), effects)
             assert scheduler.state.grid.next_job > JOB_GAP
+            assert scheduler.state.grid.units_withheld_until > batch_at + SchedulerSettings().lease_s
             return effects.replies[1].job
 
     assert asyncio.run(go_on()) > JOB_GAP
@@ -115,7 +116,8 @@ async def test_restore_marks_a_database_restored_by_other_tools(url):
     assert await asyncio.to_thread(restore.main, ["--database-url", url]) == 0
     async with open_store(url) as store:
         assert store.life != before
-        assert (await store.snapshot()).grid.next_job == jobs + JOB_GAP
+        grid = (await store.snapshot()).grid
+        assert (grid.next_job, grid.units_withheld_until) == (jobs + JOB_GAP, None)
 
 
 async def test_attempts_after_a_restore_have_new_numbers(url):

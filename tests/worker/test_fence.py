@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from itertools import count
 from typing import Any
 
+import cloudpickle
 import pytest
 
-from loopline_shared.model import AttemptId
+from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.attempts import fence
 from loopline_worker.attempts.fence import Fence
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.process_tree import PosixTree
+from tests.worker.bench import until
+from tests.worker.caller import Caller
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only supervisors on Linux keep the time")
 ATTEMPT = AttemptId(1, 1, 1)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # interpreters cannot import this file
 
 
 class Tree(PosixTree):
@@ -78,3 +85,35 @@ def test_attempt_without_a_term_is_not_fenced() -> None:
     job = Job(["work"], "folder", {})
     assert Fence().prepare(run(), job) is None
     assert job.ends_at is None
+
+
+def linger(seconds: float) -> int:
+    time.sleep(seconds)  # the call's own work
+    return os.getpid()
+
+
+async def test_call_is_ended_when_the_master_falls_silent(caller: Caller) -> None:
+    caller.bench.runner._wings = [Fence()]
+    result = await caller.call(linger, 1000, term_s=0.3)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the master answered no Report for its whole term")
+
+
+async def test_term_of_a_call_that_has_ended_does_not_concern_the_next_one(caller: Caller) -> None:
+    caller.bench.runner._wings = [Fence()]
+    first = await caller.value(linger, 0, term_s=1.0)
+    assert await caller.value(linger, 3) == first, "the interpreter is the same"
+
+
+async def test_term_of_a_call_can_be_extended(caller: Caller) -> None:
+    wing, numbers = Fence(), count(1)
+    caller.bench.runner._wings = [wing]
+    call = caller.run(linger, 4, term_s=3.0)
+    caller.bench.runner.start(call)
+
+    def has_ended() -> bool:
+        wing.reported(number := next(numbers))
+        wing.assign(Assign(number, number))
+        return call.attempt in caller.bench.results
+
+    await until(has_ended)
+    assert caller.bench.results[call.attempt].outcome is Outcome.SUCCEEDED

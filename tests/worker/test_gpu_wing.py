@@ -165,6 +165,15 @@ def test_locks_of_two_agents_exclude_each_other_and_end_with_them(locks: Path) -
     assert [file.stat().st_mode & 0o777 for file in locks.iterdir()] == [0o644]
 
 
+def test_attempts_of_one_agent_share_a_lock(locks: Path) -> None:
+    ours, theirs = GpuLocks(locks), GpuLocks(locks)
+    assert [ours.acquire("0000:01:00.0", 2) for _ in range(3)] == [True, True, False]
+    ours.release("0000:01:00.0")
+    assert not theirs.acquire("0000:01:00.0", 2), "one of them still has it"
+    ours.release("0000:01:00.0")
+    assert theirs.acquire("0000:01:00.0", 2)
+
+
 def test_lock_that_cannot_be_made_counts_as_taken(tmp_path: Path) -> None:
     assert GpuLocks(tmp_path / "missing").is_taken("0000:01:00.0")
 

@@ -32,6 +32,7 @@ _GROUPS = {
         "resources",
         "gpu",
         "gpu_devices",
+        "gpu_shares",
         "data_dir",
         "python",
     ),

@@ -254,7 +254,11 @@ def _gpus(settings: WorkerSettings, known: Path, *, has_walls: bool) -> list[Gpu
     found = ready_gpus()
     if unknown := unknown_names(found, named):
         log.warning("no GPU here is %s (gpu_devices): `loopline doctor` lists them", ", ".join(unknown))
-    offered = [each for each in found if not why_not_offered(each, settings.gpu, named)]
+    offered = [
+        replace(each, gpu=replace(each.gpu, shares=settings.gpu_shares))
+        for each in found
+        if not why_not_offered(each, settings.gpu, named)
+    ]
     _check_shown(settings, offered)
     is_dedicated = settings.dedicated or settings.gpu is GpuChoice.DEDICATED
     if not offered:

@@ -20,7 +20,7 @@ from loopline_shared.configuration.settings_source import (
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership, addresses_of, normal_address
 from loopline_shared.model import Name, SharedFolder
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU
 from loopline_shared.rest.address import DEFAULT_URL
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
@@ -40,6 +40,8 @@ def _named_once(resources: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"the resource {twice[0]} is given twice")
     if GPU in names:
         raise ValueError("gpu means the GPUs that are detected: choose another name, or see --gpu")
+    if COMPUTER in names:
+        raise ValueError(f"{COMPUTER} means the whole computer: choose another name")
     return resources
 
 
@@ -182,6 +184,9 @@ class WorkerSettings(Settings):
             " around it",
         ),
     ] = Field(default_factory=gpus_of_allocation)
+    gpu_shares: Annotated[
+        int, Field(ge=1, le=64, description="tasks that may have one GPU at once: those that ask for a part of it")
+    ] = 1
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[
         float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")

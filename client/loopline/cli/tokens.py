@@ -8,13 +8,16 @@ from cyclopts import App, Parameter
 from rich.text import Text
 
 from loopline.cli.common import PLAIN, Common, read_by, some
+from loopline.cli.errors import usage
 from loopline.cli.render import human, tables
-from loopline.cli.values import duration
+from loopline.cli.values import duration, need
 from loopline.client import AsyncClient
 from loopline.settings import is_here
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import JoinLine, LoginLine
-from loopline_shared.rest.access import JoinTokenCreated, Role, TokenCreated
+from loopline_shared.rest.access import JoinTokenCreated, Offers, Role, TokenCreated
+
+_Offers = Annotated[tuple[str, ...], Parameter(metavar="NAME=UNITS")]
 
 token = App(name="token", default_parameter=Parameter(negative=(), show_default=False))
 
@@ -26,6 +29,7 @@ async def create(
     *,
     role: Role = "user",
     expires: Annotated[float | None, read_by(duration, "DURATION")] = None,
+    offers: _Offers = (),
     address: str | None = None,
     common: Common = PLAIN,
 ) -> None:
@@ -40,11 +44,14 @@ async def create(
         /metrics and nothing else (scraper).
     expires
         Time until it expires, such as 12h or 90d (default: it is of use until it is revoked).
+    offers
+        Units of a resource that a worker with it may offer at most, such as fpga=1 or gpu=2; it may not offer other
+        resources. Repeatable. `none`: no resource (default: any).
     address
         Address at which its user reaches the master, if it is not yours.
     """
     async with common.client() as client:
-        created = await client.create_token(name, role, expires)
+        created = await client.create_token(name, role, expires, _bound(offers))
         place = address.rstrip("/") if address else _place(client, created.address)
     line = LoginLine(place, created.secret, created.fingerprint)
     document = created.model_dump(mode="json")
@@ -97,6 +104,7 @@ async def join(
     *,
     uses: int = 1,
     expires: Annotated[float, read_by(duration, "DURATION")] = 86400.0,
+    offers: _Offers = (),
     address: str | None = None,
     common: Common = PLAIN,
 ) -> None:
@@ -108,11 +116,14 @@ async def join(
         Number of computers that may join with it.
     expires
         Time until it expires, such as 24h or 7d.
+    offers
+        Units of a resource that each of them may offer at most, such as fpga=1 or gpu=2; they may not offer other
+        resources. Repeatable. `none`: no resource (default: any).
     address
         Address at which those computers reach the master, if it is not yours.
     """
     async with common.client() as client:
-        created = await client.create_join_token(uses, expires)
+        created = await client.create_join_token(uses, expires, _bound(offers))
         place = address.rstrip("/") if address else _place(client, created.address)
     line = JoinLine(place, created.secret, created.fingerprint)
     document = {**created.model_dump(mode="json"), "line": f"loopline join {line}"}
@@ -125,6 +136,16 @@ async def joins(*, common: Common = PLAIN) -> None:
     async with common.client() as client:
         items = await some(0, client.join_tokens())
     common.show(items, lambda: tables.join_tokens(items))
+
+
+def _bound(given: tuple[str, ...]) -> Offers | None:
+    """Return the units of each resource; None if any may be offered. Raises LooplineError (usage)."""
+    if not given:
+        return None
+    try:
+        return {} if given == ("none",) else dict(map(need, given))
+    except ValueError as error:
+        raise usage(f"--offers: {error}", "`--offers none` alone allows no resource") from None
 
 
 def _place(client: AsyncClient, address: str) -> str:

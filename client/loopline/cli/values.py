@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -164,6 +165,14 @@ def units(text: str) -> int | None:
     if text.isdecimal():
         return int(text)
     raise ValueError(f"expected a whole number or none, got {text!r}")
+
+
+def gpus(text: str) -> int | float:
+    """Return a number of GPUs, or a part of one. Raises ValueError for anything else."""
+    with suppress(ValueError):
+        if (number := float(text)).is_integer() or 0 < number < 1:
+            return int(number) if number.is_integer() else number
+    raise ValueError(f"expected a whole number of GPUs or a part of one such as 0.5, got {text!r}")
 
 
 def need(text: str) -> tuple[str, int]:

@@ -8,6 +8,7 @@ that was off for a year has its token and its key, and is given a new one.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +29,11 @@ _LEAVE_FIRST = "if it is yours, run `loopline leave` there and join again with a
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """The token that admitted a link: its id, and the only worker it is valid for; None: any."""
+    """The token that admitted a link."""
 
-    token: str
-    worker: str | None
+    token: str  # its id
+    worker: str | None  # the only worker that it is valid for; None: any
+    offers: Mapping[str, int] | None = None  # units of resources that it may offer at most; None: any
 
 
 @dataclass(frozen=True, slots=True)

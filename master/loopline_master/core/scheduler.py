@@ -9,6 +9,7 @@ from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
 from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, Proofs, StallExemptions
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
+from loopline_master.core.wings.fencing.fencing_wing import Fencing
 from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.lease_wing import Leases
 from loopline_master.core.wings.resources.resources_wing import Resources
@@ -22,6 +23,7 @@ WINGS: tuple[type[Wing], ...] = (
     Trust,
     Leases,
     Transfers,
+    Fencing,
     Resources,
     Checkpoints,
     StallExemptions,

@@ -29,6 +29,7 @@ from loopline_shared.rest.access import (
     JoinTokenCreated,
     JoinTokenRequest,
     JoinTokenView,
+    Offers,
     Role,
     TokenCreated,
     TokenView,
@@ -65,6 +66,7 @@ class Caller:
     worker: str | None = None  # the only worker name that the token allows
     token: str = ""  # its id; empty if this master uses no tokens
     expires_at: float | None = None  # of the token
+    offers: Offers | None = None  # units that a worker with the token may offer at most; None: any
 
     def may_steer(self, owner: str) -> bool:
         """True if the caller is the owner or an admin."""
@@ -138,11 +140,13 @@ class Auth:
                 raise
             return None
 
-    async def create(self, name: str, role: Role, expires_s: float | None = None) -> TokenCreated:
+    async def create(
+        self, name: str, role: Role, expires_s: float | None = None, offers: Offers | None = None
+    ) -> TokenCreated:
         """Create a token, valid for ``expires_s``; None: until it is revoked. Only this answer has its secret."""
         id_, now = token_hex(4), time.time()
         expires_at = None if expires_s is None else now + expires_s
-        token = TokenView(id=id_, name=name, role=role, created_at=now, expires_at=expires_at)
+        token = TokenView(id=id_, name=name, role=role, created_at=now, expires_at=expires_at, offers=offers)
         secret = f"{_PREFIX}{id_}_{token_urlsafe(32)}"
         await self._tokens.add(token, _hash(secret))
         return TokenCreated(**token.model_dump(), secret=secret)
@@ -175,7 +179,10 @@ class Auth:
         """Create a token with which computers join. Only this answer has its secret."""
         id_, now = token_hex(4), time.time()
         secret = f"{_JOIN_PREFIX}{id_}_{token_urlsafe(32)}"
-        view = JoinTokenView(id=id_, uses=request.uses, used=0, created_at=now, expires_at=now + request.expires_s)
+        expires_at = now + request.expires_s
+        view = JoinTokenView(
+            id=id_, uses=request.uses, used=0, created_at=now, expires_at=expires_at, offers=request.offers
+        )
         await self._tokens.add_join_token(view, _hash(secret))
         return JoinTokenCreated(**view.model_dump(), secret=secret, address="")
 
@@ -202,7 +209,7 @@ class Auth:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
                 return None
-            known[key] = Caller(token.name, token.role, token.worker, token.id, token.expires_at)
+            known[key] = Caller(token.name, token.role, token.worker, token.id, token.expires_at, offers=token.offers)
             admitted.add(token.id)
         caller = known[key]
         return None if _has_expired(caller) else caller

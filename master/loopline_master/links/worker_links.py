@@ -22,6 +22,7 @@ from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
+from loopline_master.links.allowed_offers import allowed_part
 from loopline_master.links.checkpoint_files import whole_checkpoints
 from loopline_master.links.connection import Complete, WorkerLink
 from loopline_master.peers.exchange import Exchange
@@ -77,6 +78,7 @@ class WorkerLinks:
         self._open: dict[str, WorkerLink] = {}
         self._twins: dict[str, tuple[str, float]] = {}
         self._refused: dict[str, tuple[str, float]] = {}  # the latest last
+        self._left_out: dict[str, dict[str, int]] = {}
 
     def twin(self, worker: str) -> str:
         """Return the address of another computer with its identity, which was refused lately; else empty."""
@@ -87,6 +89,10 @@ class WorkerLinks:
         """Return why a link of this worker was refused lately, as for its version; else empty."""
         why, at = self._refused.get(worker, ("", 0.0))
         return why if time.monotonic() - at < TWIN_SHOWN_S else ""
+
+    def left_out(self, worker: str) -> dict[str, int]:
+        """Return the units, by resource, that a connected worker offers and its token does not allow."""
+        return self._left_out.get(worker, {})
 
     def deliver(self, worker: str, assign: Assign) -> None:
         """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
@@ -157,17 +163,22 @@ class WorkerLinks:
         elif admitted and not link.shown.key:
             link.send(replace(self._welcome, certificate=admitted))
             link.close("connect again with your certificate")
-        elif refused := await self._join(hello, link):
-            link.refuse(refused)
         else:
+            facts, left_out = allowed_part(hello.facts, bearer.offers)
+            hello = replace(hello, facts=facts)
+            if refused := await self._join(hello, link):
+                link.refuse(refused)
+                return
             peers = self._exchange.terms(hello, has_certificate=link.has_certificate)
             link.send(replace(self._welcome, peers=peers, certificate=admitted))
-            await self._hear(link, hello)
+            await self._hear(link, hello, left_out)
 
-    async def _hear(self, link: WorkerLink, hello: Hello) -> None:
+    async def _hear(self, link: WorkerLink, hello: Hello, left_out: dict[str, int]) -> None:
         """Take in the Reports of a worker until its link ends."""
-        self._open[hello.worker] = link
+        self._open[hello.worker], self._left_out[hello.worker] = link, left_out
         log.info("worker %s joined from %s", hello.worker, link.remote)
+        for name, units in left_out.items():
+            log.warning("worker %s offers %d %s more than its token allows", hello.worker, units, name)
         try:
             while report := await link.next_report():
                 self._refuse_other_life(report)
@@ -188,7 +199,7 @@ class WorkerLinks:
             self._exchange.left(hello.worker, link.session)
             self._engine.post(WorkerLeft(hello.worker, link.session))
             if self._open.get(hello.worker) is link:
-                del self._open[hello.worker]
+                del self._open[hello.worker], self._left_out[hello.worker]
             log.info("worker %s left", hello.worker)
 
     def _note_refused(self, worker: str | None, link: WorkerLink, refused: Refused) -> None:

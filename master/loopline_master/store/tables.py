@@ -390,6 +390,7 @@ join_tokens = Table(  # each admits ``uses`` computers until it expires
     *_each(WHOLE, "uses", "used"),
     *_each(Double(), "created_at", "expires_at"),
     Column("revoked_at", Double),
+    Column("offers", Json(dict[str, int])),
 )
 
 tokens = Table(
@@ -404,6 +405,7 @@ tokens = Table(
     Column("expires_at", Double),
     Column("used_at", Double),
     Column("used_from", Text, nullable=False),
+    Column("offers", Json(dict[str, int])),
     _one_of("role", get_args(Role)),
 )
 

@@ -80,8 +80,9 @@ class TokenStore:
                 return reason
             used = update(join_tokens).where(join_tokens.c.id == row.id).values(used=row.used + 1)
             connection.execute(used)
-            connection.execute(insert(tokens), {**token.model_dump(), "hash": token_hash})
-            return token
+            joined = token.model_copy(update={"offers": row.offers})
+            connection.execute(insert(tokens), {**joined.model_dump(), "hash": token_hash})
+            return joined
 
         return await self._write(work)
 

@@ -12,6 +12,10 @@ from pydantic import Field
 
 GPU = "gpu"
 """Name of the resource whose units are GPUs. No limit and no other resource may have it."""
+COMPUTER = "computer"
+"""Name of the unit that an exclusive task holds: its whole worker. No limit and no resource may have it."""
+WHOLE_GPU, _ROUNDING = 1000, 10
+"""A GPU in thousandths, and their tolerance: 0.33 is a third."""
 MAX_GPUS = 64
 """Maximum number of GPUs of one worker."""
 
@@ -32,11 +36,12 @@ class Gpu:
     driver: _Text = ""  # its version
     capability: Capability = ""  # CUDA compute capability; empty: unknown, or not CUDA
     index: Annotated[int, Field(ge=0, le=10_000)] = 0  # in PCI order among the GPUs of its maker
+    shares: Annotated[int, Field(ge=1, le=64)] = 1  # tasks that may have it at once
 
     @property
-    def details(self) -> tuple[int, str, str]:
+    def details(self) -> tuple[int, str, str, int]:
         """All that ``GpuKind`` asks of it."""
-        return self.memory_bytes, self.model, self.capability
+        return self.memory_bytes, self.model, self.capability, self.shares
 
 
 class GpuKind(NamedTuple):
@@ -45,6 +50,7 @@ class GpuKind(NamedTuple):
     memory_bytes: int = 0  # at least
     model: str = ""  # words that the model's name contains; empty: any
     capability: str = ""  # at least; empty: any
+    part: int = WHOLE_GPU  # of one GPU, in thousandths
 
     def includes(self, gpu: Gpu) -> bool:
         """True if the job accepts this GPU. Unknown memory and capability do not count as enough."""
@@ -52,6 +58,7 @@ class GpuKind(NamedTuple):
             gpu.memory_bytes >= self.memory_bytes
             and (not self.model or _words(self.model) <= _words(gpu.model))
             and (not self.capability or _version(gpu.capability) >= _version(self.capability))
+            and (self.part == WHOLE_GPU or gpu.shares * (self.part + _ROUNDING) >= WHOLE_GPU)
         )
 
 

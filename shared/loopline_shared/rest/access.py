@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from loopline_shared.model import Name
+from loopline_shared.model import Name, Units
 from loopline_shared.rest.bodies import Body
 from loopline_shared.rest.times import Time
 
 Role = Literal["admin", "user", "reader", "worker", "scraper"]
+
+Offers = Annotated[dict[Name, Units], Field(max_length=50)]
+"""Units of resources, by name, that a token's worker may offer at most; others it may not offer."""
 
 
 class TokenRequest(Body):
@@ -19,6 +22,7 @@ class TokenRequest(Body):
     name: Name
     role: Role
     expires_s: Annotated[float | None, Field(gt=0, le=3660 * 86400)] = None  # from now on; null: until it is revoked
+    offers: Offers | None = None  # that a worker with it may offer at most; null: anything
 
 
 class TokenView(Body):
@@ -31,6 +35,7 @@ class TokenView(Body):
     expires_at: Time | None = None  # null: it is of use until it is revoked
     used_at: Time | None = None  # the last request or link that began with it; null: it has not been used
     used_from: str = ""  # the address of that request
+    offers: Offers | None = None  # that its worker may offer at most; null: anything
 
 
 class TokenCreated(TokenView):
@@ -48,6 +53,7 @@ class JoinTokenRequest(Body):
 
     uses: Annotated[int, Field(ge=1, le=10_000, description="computers that may join with it")] = 1
     expires_s: Annotated[float, Field(gt=0, le=366 * 86400, description="from now on")] = 86400.0
+    offers: Offers | None = None  # that each computer may offer at most; null: anything
 
 
 class JoinTokenView(Body):
@@ -57,6 +63,7 @@ class JoinTokenView(Body):
     created_at: Time
     expires_at: Time
     revoked_at: Time | None = None
+    offers: Offers | None = None  # that each computer may offer at most; null: anything
 
 
 class JoinTokenCreated(JoinTokenView):

@@ -159,6 +159,7 @@ export function leftOut(spec: JobSpec): string[] {
     ...(spec.requires?.software?.packages ? ["packages"] : []),
     ...(Object.keys(spec.requires?.needs ?? {}).length ? ["the units that its tasks hold"] : []),
     ...(spec.requires?.gpus ? ["its GPUs"] : []),
+    ...(spec.requires?.exclusive ? ["that each task has a whole worker"] : []),
     ...((spec.notify?.on?.length ?? EVENTS) < EVENTS ? ["the events of its notification"] : []),
   ];
 }

@@ -122,9 +122,9 @@ function resourcesOf({ facts, resources_used: used }: WorkerView): string | null
 function gpusOf({ facts, load, gpus_used: used }: WorkerView): [string, string][] {
   const gpus = (facts.resources ?? []).flatMap((one) => one.gpus ?? []);
   return gpus.map(({ id, index, model, memory_bytes: memory }) => {
-    const use = used?.[id];
+    const tasks = (used?.[id] ?? []).map(({ attempt, user }) => `task ${attempt} of ${user}`);
     const withheld = load?.withheld_gpus?.find((one) => one.id === id);
-    const state = use ? `task ${use.attempt} of ${use.user}` : withheld ? withheld.reason : "free";
+    const state = tasks.join(", ") || (withheld ? withheld.reason : "free");
     return [`GPU ${index ?? 0}`, `${model}${memory ? `, ${amount(memory)}` : ""}: ${state}`];
   });
 }

@@ -1,11 +1,8 @@
-"""The agent's wing that fences attempts which hold units of a limit: a silent worker ends them.
+"""The agent's wing that fences attempts: a silent worker ends some, because they must not run in two places.
 
-The master gives such an attempt a term. After a silence of the term and a margin, other attempts may get its units.
+The master gives such an attempt a term. After a silence of the term and a margin, another attempt may take its place.
 The worker counts the term from the *sending* of the last answered Report, so the attempt ends earlier. The supervisor
-keeps the time, because the agent may hang.
-
-Calls of functions are not fenced: their interpreters serve many calls. Their units stay taken until the
-worker reports again.
+keeps the time, because the agent may hang. For a call, the interpreter's supervisor keeps it while the call runs.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
     from loopline_shared.protocol.worker_link import Assign, Run
     from loopline_worker.launch.interface import Job, Tree
-    from loopline_worker.launch.process_tree import PosixTree
 
 CAN_FENCE = sys.platform == "linux"
 _MOST_UNANSWERED = 100
@@ -38,8 +34,8 @@ class Fence(AgentWing):
         self._fenced: dict[AttemptId, FencedAttempt] = {}
 
     def prepare(self, run: Run, job: Job) -> FencedAttempt | None:
-        """Return the part of a command with a term."""
-        if run.term_s is None or job.call is not None or not CAN_FENCE:
+        """Return the part of an attempt with a term."""
+        if run.term_s is None or not CAN_FENCE:
             return None
         part = FencedAttempt(job, run.term_s, lambda: self._fenced.pop(run.attempt, None))
         part.extend(self._answered_at)
@@ -65,13 +61,11 @@ class FencedAttempt(AttemptPart):
 
     def __init__(self, job: Job, term_s: float, on_end: Callable[[], object]) -> None:
         self._job, self._term_s, self._on_end = job, term_s, on_end
-        self._tree: PosixTree | None = None
+        self._tree: Tree | None = None
 
     def started(self, tree: Tree) -> None:
         """Take the tree. The term may have been extended since its order was sent."""
-        from loopline_worker.launch.process_tree import PosixTree  # not on Windows
-
-        if isinstance(tree, PosixTree) and self._job.ends_at is not None:
+        if self._job.ends_at is not None:
             self._tree = tree
             tree.extend(self._job.ends_at)
 

@@ -33,7 +33,7 @@ def judge(ended: Ended, job: Job, requested: Verdict | None = None, trouble: str
     if ended.trouble:
         return Outcome.GIVEN_BACK, ended.trouble
     if ended.expired:
-        return Outcome.GIVEN_BACK, "it holds units of a limit, and the master answered no Report for too long"
+        return Outcome.GIVEN_BACK, "the master answered no Report for its whole term"
     if ended.refusal:
         program = "".join(job.command[:1]) or "an empty command"
         return Outcome.FAILED, f"cannot run {'a function' if job.call else program}: {ended.refusal}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from contextlib import AbstractAsyncContextManager, suppress
@@ -105,6 +106,12 @@ class FunctionCall:
         if self._interpreter and not self.has_ended:
             self._interpreter.tree.thaw()
 
+    def extend(self, ends_at: float) -> None:
+        """Have the interpreter's supervisor kill it then, while it runs the call."""
+        self._job.ends_at = ends_at
+        if self._is_calling and self._interpreter and not self.has_ended:
+            self._interpreter.tree.extend(ends_at)
+
     def lend(self, folder: str) -> None:
         """Let the interpreter use a folder, if there is one."""
         if self._interpreter and not self.has_ended:
@@ -201,9 +208,13 @@ class FunctionCall:
             if await interpreter.get_ready():
                 self._make_folder(interpreter)
                 self._is_calling = not self._is_killed
+                if self._job.ends_at is not None:
+                    interpreter.tree.extend(self._job.ends_at)
             return await interpreter.call(message, files)
         finally:
             self._is_calling = False
+            if self._job.ends_at is not None:
+                interpreter.tree.extend(math.inf)
             _close_files(files)
 
     def _catch_up(self, interpreter: Interpreter) -> None:

@@ -91,6 +91,9 @@ class EndedTree:
     def thaw(self) -> None:
         """Do nothing."""
 
+    def extend(self, ends_at: float) -> None:
+        """Do nothing."""
+
     def follow(self) -> None:
         """Do nothing."""
 

@@ -47,7 +47,7 @@ class InterpreterPool:
     async def start(self, key: Hashable, job: Job) -> Interpreter:
         """Start an interpreter and reserve it. Raises OSError if that is impossible."""
         folder = f"{job.room}{os.sep}interpreter-{next(self._numbers)}"
-        own = replace(self.under_python(job), folder=folder)
+        own = replace(self.under_python(job), folder=folder, ends_at=None)  # the call alone is fenced
         own.environment[scratch.VARIABLE] = folder
         interpreter = await Interpreter.start(self._launcher, own, key, self._ended)
         self._all.add(interpreter)

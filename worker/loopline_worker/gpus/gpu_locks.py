@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,21 +21,32 @@ class GpuLocks:
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
         self._held: dict[str, int] = {}  # open files
+        self._attempts = Counter[str]()  # that have each GPU
 
-    def acquire(self, address: str) -> bool:
-        """Lock a GPU. False if it is locked, also by another attempt of this agent. Raises OSError."""
-        if address in self._held:
+    def acquire(self, address: str, most: int = 1) -> bool:
+        """Lock a GPU for an attempt. Raises OSError.
+
+        False if another agent has it, or ``most`` attempts of this agent.
+        """
+        if self._attempts[address] >= most:
             return False
+        if address in self._held:
+            self._attempts[address] += 1
+            return True
         file = self._open(address)
         if _lock(file, exclusive=True):
             self._held[address] = file
+            self._attempts[address] = 1
             return True
         os.close(file)
         return False
 
     def release(self, address: str) -> None:
-        """Unlock a GPU, if this agent has locked it."""
-        if address in self._held:
+        """Unlock a GPU once all attempts have released it."""
+        if address not in self._held:
+            return
+        self._attempts[address] -= 1
+        if not self._attempts[address]:
             os.close(self._held.pop(address))
 
     def is_taken(self, address: str) -> bool:
@@ -52,8 +64,10 @@ class GpuLocks:
 
     def close(self) -> None:
         """Unlock all."""
-        for address in [*self._held]:
-            self.release(address)
+        for file in self._held.values():
+            os.close(file)
+        self._held.clear()
+        self._attempts.clear()
 
     def _open(self, address: str) -> int:
         """Open the file of a lock, which may be another user's: reading it is enough. Raises OSError."""

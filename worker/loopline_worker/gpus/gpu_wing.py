@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -127,8 +127,12 @@ class Gpus(AgentWing):
             self._known.keep(self._gpus.values())
             self.agent.offer(self.resource)
 
-    def _tasks(self) -> dict[str, Sequence[int]]:
-        return {each.gpu.id: part.processes() for part in self._parts.values() for each in part.gpus}
+    def _tasks(self) -> Mapping[str, Sequence[int]]:
+        tasks = dict[str, list[int]]()
+        for part in self._parts.values():
+            for each in part.gpus:
+                tasks.setdefault(each.gpu.id, []).extend(part.processes())
+        return tasks
 
     def _check(self) -> bool:
         """Check which GPUs are offered. True if that has changed."""
@@ -201,7 +205,7 @@ class GpuPart(AttemptPart):
 
     def _acquire(self, each: LocalGpu) -> bool:
         try:
-            return self._locks.acquire(each.address)
+            return self._locks.acquire(each.address, each.gpu.shares)
         except OSError as error:
             raise self._refusal(f"cannot lock GPU {each.gpu.index}: {error}") from None
 

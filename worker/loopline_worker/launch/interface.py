@@ -138,6 +138,9 @@ class Tree(Protocol):
     def thaw(self) -> None:
         """Let it go on."""
 
+    def extend(self, ends_at: float) -> None:
+        """Have the supervisor kill it then, and no earlier (``Job.ends_at``), where it can."""
+
     def lend(self, folder: str) -> None:
         """Let its processes use a folder that the agent made, if they have a user of their own. Raises OSError."""
 

@@ -129,6 +129,9 @@ class WindowsTree:
                     process.resume()
         self._suspended.clear()
 
+    def extend(self, ends_at: float) -> None:
+        """Do nothing."""
+
     def follow(self) -> None:
         """Do nothing: output goes to files."""
 

@@ -32,6 +32,7 @@ from loopline_worker.supervisor.pump import Pump
 from loopline_worker.supervisor.requests import FILES
 from loopline_worker.supervisor.scratch_folders import ScratchFolders
 
+_NEVER = float("inf")
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Protocol
@@ -336,7 +337,7 @@ class OrderServer:
 
     def _extend(self, number: int, ends_at: float) -> None:
         if number == self._number and self._is_running:
-            self._ends_at = ends_at
+            self._ends_at = None if ends_at == _NEVER else ends_at
         elif number in self._orders:
             self._orders[number].ends_at = ends_at
 

@@ -177,12 +177,14 @@ def _units(job: JobDetail) -> Iterable[tuple[str, RenderableType]]:
         yield "at once", f"at most {human.plural(job.max_running, 'task')}"
     if needs := job.spec.requires.needs:
         yield "needs", ", ".join(f"{units} {name}" for name, units in needs.items())
+    if job.spec.requires.exclusive:
+        yield "exclusive", "a whole worker for each task"
     if gpus := job.spec.requires.gpus:
         yield "GPUs", f"{gpus} for each task{_kind_of_gpus(job.spec.requires)}"
 
 
 def _kind_of_gpus(requires: Requirements) -> str:
-    memory, model, capability = requires.gpu_kind
+    memory, model, capability, _ = requires.gpu_kind
     parts = (model, f"at least {human.amount(memory)}" if memory else "", f"CUDA {capability}" if capability else "")
     return "".join(f", {part}" for part in parts if part)
 
@@ -331,8 +333,8 @@ def gpus(items: Sequence[WorkerView]) -> RenderableType:
     for worker in items:
         withheld = {gpu.id: gpu.reason for gpu in worker.load.withheld_gpus} if worker.load else {}
         for gpu in (gpu for one in worker.facts.resources for gpu in one.gpus):
-            used = worker.gpus_used.get(gpu.id)
-            state = f"task {used.attempt} of {used.user}" if used else withheld.get(gpu.id, "free")
+            used = ", ".join(f"task {use.attempt} of {use.user}" for use in worker.gpus_used.get(gpu.id, ()))
+            state = used or withheld.get(gpu.id, "free")
             memory = human.amount(gpu.memory_bytes) if gpu.memory_bytes else "-"
             count += 1
             made.add_row(
@@ -387,19 +389,29 @@ def worker_state(worker: WorkerView) -> Text:
         return Text("quarantined", "bold red")
     if worker.draining:
         return Text(f"draining: {worker.drain_reason}" if worker.drain_reason else "draining", "yellow")
+    if worker.left_out:
+        more = ", ".join(f"{units} {name}" for name, units in worker.left_out.items())
+        return Text(f"connected, its token forbids {more}", "yellow")
     return Text("half-open", "yellow") if worker.half_open else Text("connected", "green")
 
 
 def tokens(items: Sequence[TokenView]) -> RenderableType:
     """Return a table of tokens."""
-    titles = ("token", "name", "role", "created", "ends", "last used", "from")
-    made = table(*titles, drop=("created", "from"), fold={"name": 16})
+    titles = ("token", "name", "role", "offers", "created", "ends", "last used", "from")
+    made = table(*titles, drop=("created", "from", "offers"), fold={"name": 16})
     for token in items:
         made.add_row(
-            token.id, token.name, token.role, human.moment(token.created_at), _end_of(token),
+            token.id, token.name, token.role, _offers(token), human.moment(token.created_at), _end_of(token),
             human.moment(token.used_at), token.used_from,
         )  # fmt: skip
     return made
+
+
+def _offers(token: TokenView | JoinTokenView) -> str:
+    """Return the resources that a worker with the token may offer."""
+    if token.offers is None:
+        return "any" if isinstance(token, JoinTokenView) or token.role == "worker" else ""
+    return ", ".join(f"{name}={units}" for name, units in token.offers.items()) or "none"
 
 
 def _end_of(token: TokenView) -> str:
@@ -439,10 +451,10 @@ def passing(report: PassingReport) -> RenderableType:
 
 def join_tokens(items: Sequence[JoinTokenView]) -> RenderableType:
     """Return a table of join tokens."""
-    made = table("join token", "used", "created", "expires", "revoked")
+    made = table("join token", "used", "offers", "created", "expires", "revoked")
     for token in items:
         made.add_row(
-            token.id, f"{token.used}/{token.uses}", human.moment(token.created_at), human.moment(token.expires_at),
-            human.moment(token.revoked_at),
+            token.id, f"{token.used}/{token.uses}", _offers(token), human.moment(token.created_at),
+            human.moment(token.expires_at), human.moment(token.revoked_at),
         )  # fmt: skip
     return made

@@ -152,7 +152,8 @@ class TaskOptions:
     max_running
         Tasks of the job that run at once, at most. `--array 1-1000%10` says the same.
     max_replicas
-        Number of attempts of one task that may run at once, or unlimited. 1 switches replication off.
+        Number of attempts of one task that may run at once, or unlimited. 1: no replicas, and a silent worker ends
+        its attempt before the task starts elsewhere.
     quorum
         Accept a task's result only when so many workers agree on it.
     replica_budget
@@ -207,11 +208,13 @@ class PlaceOptions:
         A label that a worker must have; may be given several times.
     slots
         Slots that a task takes, on each of its nodes.
+    exclusive
+        Give each task a whole worker, with all of its slots: nothing else runs there.
     need
         What a task holds while it runs, NAME or NAME=UNITS: units of a limit, such as licences (`loopline limits`),
         or of a resource of its worker. May be given several times.
     gpus
-        GPUs that a task has for itself, of one worker (docs/gpus.md).
+        GPUs that a task has for itself, of one worker (docs/gpus.md). 0.5: half of one, where workers share them.
     gpu_memory
         Memory of each of its GPUs, at least: 8GB. This and the next two mean one GPU unless `--gpus` says more.
     gpu_model
@@ -226,8 +229,9 @@ class PlaceOptions:
     memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
     slots: int | None = None
+    exclusive: Annotated[bool, Parameter(negative=())] = False
     need: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
-    gpus: int | None = None
+    gpus: Annotated[float | None, read_by(values.gpus, "N")] = None
     gpu_memory: BytesOption = None
     gpu_model: str = ""
     gpu_capability: str = ""
@@ -241,6 +245,7 @@ class PlaceOptions:
                 "memory_bytes": self.memory,
                 "labels": list(self.label),
                 "slots": self.slots,
+                "exclusive": self.exclusive or None,
                 "needs": dict(values.need(text) for text in self.need),
                 "gpus": self.gpus or int(bool(self.gpu_memory or self.gpu_model or self.gpu_capability)) or None,
                 "gpu_memory_bytes": self.gpu_memory,

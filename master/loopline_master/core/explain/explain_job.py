@@ -85,7 +85,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     if task is not None and task.number in state.index.ready_sets[job.id].delayed:
-        return _explain(task_id, "queued", [_delayed_task(job, task)])
+        return _explain(task_id, "queued", [_delayed_task(state, job, task)])
     waiting = _blocked(state, job) or next(iter(units_used_up(state, job)), None) or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
@@ -299,13 +299,21 @@ def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobStat
 
 
 def _delayed(state: State, job: Job) -> Reason:
-    """Return how many failed tasks of the job are not tried again yet."""
-    count, delay = len(state.index.ready_sets[job.id].delayed), spoken(lifecycle.retry_delay_s(job, 1))
+    """Return how many tasks of the job must wait before they are tried again, and why."""
+    tasks = [state.tasks[job.task_id(number)] for number in state.index.ready_sets[job.id].delayed]
+    if (count := sum(task.retry_at is None for task in tasks)) == len(tasks):
+        detail = f"{_tasks(count)} must not run twice at once, and an earlier attempt may still be running"
+        return Reason(code="may_still_run", count=count, detail=detail)
+    count, delay = len(tasks) - count, spoken(lifecycle.retry_delay_s(job, 1))
     detail = f"{_tasks(count)} failed, and {'waits' if count == 1 else 'wait'} before being tried again"
     return Reason(code="retry_delay", count=count, detail=f"{detail} ({delay}, doubled with each failure)")
 
 
-def _delayed_task(job: Job, task: Task) -> Reason:
+def _delayed_task(state: State, job: Job, task: Task) -> Reason:
+    if task.retry_at is None:
+        workers = " and ".join(state.index.attempts.of_task[task.id])
+        detail = f"it must not run twice at once, and may still be running on {workers}"
+        return Reason(code="may_still_run", count=1, detail=detail)
     delay = spoken(lifecycle.retry_delay_s(job, task.failures))
     detail = f"to be tried again {delay} after its last failure; failed {counted(task.failures, 'time')} so far"
     return Reason(code="retry_delay", count=1, detail=detail)

@@ -10,7 +10,7 @@ from loopline_master.core.kernel.index.attempts import may_be_running
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU
 from loopline_shared.rest.bodies import GpuUse, LimitsView, LimitView, Reason
 
 
@@ -43,9 +43,13 @@ def units_used_up(state: State, job: Job) -> list[Reason]:
 
 def limits_used_up(state: State, job: Job) -> list[Reason]:
     """Return the reasons among these that another worker could not change."""
-    if not job.holds_units:
+    if not (job.holds_units or job.never_twice):
         return []
     counts, reasons = state.own(CountedUnits), list[Reason]()
+    wait_s = (state.grid.units_withheld_until or 0.0) - state.now
+    if wait_s > 0:
+        detail = f"the database was restored: unknown tasks may still run, and it waits {wait_s:.0f} s for their end"
+        reasons.append(Reason(code="restored", count=1, detail=detail))
     for name, units in job.needs:
         if name in counts.limits:
             reasons += _limit_used_up(counts, name, job.owner, units)
@@ -76,8 +80,11 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
     able = requirements.able[key]
     if not able or not all(counts.is_short(worker, key) for worker in able):
         return []
-    used = sum(counts.on_worker[worker][name] for worker in able if worker in counts.on_worker)
+    used = sum(counts.in_use(worker, name) for worker in able)
     offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
+    if name == COMPUTER:
+        detail = f"none of the {len(able)} workers that could run it is idle, with all of its slots offered"
+        return [Reason(code="resource", count=len(able), detail=detail)]
     needed = "" if units == 1 else f" ({units} are needed on one of them)"
     workers = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
     detail = f"{used} of {offered} {name} in use on {workers}{_withheld(state, able) if name == GPU else ''}{needed}"
@@ -91,15 +98,14 @@ def _withheld(state: State, workers: Iterable[str]) -> str:
     return "".join(f", {count} not offered: {reason}" for reason, count in reasons.items())
 
 
-def gpus_used(state: State, worker: str) -> dict[str, GpuUse]:
-    """Return the GPUs of a worker that its attempts hold, by id."""
+def gpus_used(state: State, worker: str) -> dict[str, list[GpuUse]]:
+    """Return the GPUs of a worker that its attempts hold, by id, with those attempts."""
     attempts, roles = state.index.attempts.of_worker.get(worker, {}), state.index.attempts.roles
-    return {
-        gpu: GpuUse(attempt=attempt.id, user=state.jobs[attempt.job].owner)
-        for attempt in attempts.values()
-        if attempt.gpus and may_be_running(roles.get(attempt.id, 0))
-        for gpu in attempt.gpus
-    }
+    used = dict[str, list[GpuUse]]()
+    for attempt in attempts.values():
+        for gpu in attempt.gpus or () if may_be_running(roles.get(attempt.id, 0)) else ():
+            used.setdefault(gpu, []).append(GpuUse(attempt=attempt.id, user=state.jobs[attempt.job].owner))
+    return used
 
 
 def _used_by(counts: CountedUnits, name: str) -> dict[str, int]:

@@ -100,6 +100,9 @@ class Grid:
     plan_again: bool = False  # a slot was freed since the pass began
     looked_at: float = 0.0  # when the jobs that hold others were last checked: are they overdrawn?
     idle_looked_at: float = 0.0  # ... do they make progress (wings/exemptions/idle_budget.py)?
+    units_withheld_until: float | None = 0.0
+    """No attempt that holds units starts before: attempts of an earlier life may hold them. None: not known before
+    the master starts."""
 
 
 def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
@@ -191,6 +194,9 @@ class Job:
     needs: Annotated[Needs, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    exclusive: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as in its spec
+    never_twice: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    """Its spec asks for at most one attempt of a task at a time. So a task waits until its last attempt is gone."""
     saved: Annotated[dict[int, float] | None, Field(exclude=True)] = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -203,9 +209,15 @@ class Job:
         self.most_failed = most_failed(spec.max_fails, self.task_count)
         self.session = None if spec.session is None else (self.owner, spec.session)
         self.needs = spec.requires.units
+        self.exclusive = spec.requires.exclusive
+        self.never_twice = spec.max_replicas == 1 and spec.nodes == 1
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
+
+    def slots_on(self, worker: Worker) -> int:
+        """Return the slots that an attempt takes on this worker."""
+        return worker.facts.slots if self.exclusive else self.slots
 
     @property
     def holds_units(self) -> bool:

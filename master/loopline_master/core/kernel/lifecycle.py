@@ -48,7 +48,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         number,
         task.attempts,
         worker.name,
-        job.slots,
+        job.slots_on(worker),
         task.id in index.attempts.alive and (job.nodes == 1 or state.lead.has_launch(task.id)),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
@@ -157,11 +157,16 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     """Mark an attempt as lost, because its worker fell silent or, ``for_good``, no longer has it.
 
     After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended. An
-    attempt that holds units has not ended either, even if its task has: it may still be running.
+    attempt that holds units, or has a term, has not ended either, even if its task has: it may still be running.
     """
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
-    mark_lost(state, attempt, reason, for_good=for_good or not (task.is_open or job.holds_units))
+    mark_lost(state, attempt, reason, for_good=for_good or not (task.is_open or _counts_on(job, attempt)))
     reconsider_task(state, task)
+
+
+def _counts_on(job: Job, attempt: Attempt) -> bool:
+    """True if it matters, beyond the end of its task, that the attempt may still be running."""
+    return job.holds_units or attempt.term_s is not None
 
 
 def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
@@ -412,7 +417,7 @@ def end_task(
     for attempt in list(others.values()):
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
-        elif attempt.state is AttemptState.LOST and not job.holds_units:
+        elif attempt.state is AttemptState.LOST and not _counts_on(job, attempt):
             attempt.ended_at = state.grid.now
             state.put(attempt)
 

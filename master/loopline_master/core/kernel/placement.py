@@ -180,7 +180,8 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> bool:
     is queued until the worker reports the attempt gone.
     """
     job, task, reason = state.jobs[attempt.job], attempt.task_id, f"worker {worker.name} could begin it earlier"
-    if not state.tasks[task].may_be_tried(job, state.index.attempts.running_or_may_be(task)):
+    may_be = state.index.attempts.running_or_may_be(task)
+    if job.never_twice or not state.tasks[task].may_be_tried(job, may_be):
         lifecycle.retract_attempt(state, attempt, reason)
         return False
     lifecycle.cancel_attempt(state, attempt, reason)

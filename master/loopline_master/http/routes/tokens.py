@@ -42,7 +42,7 @@ async def create_token(
     auth: Auth, settings: MasterSettings, encryption: Encryption, request: web.Request, body: TokenRequest
 ) -> TokenCreated:
     """Create a token. Only this answer has its secret."""
-    made = await auth.create(body.name, body.role, body.expires_s)
+    made = await auth.create(body.name, body.role, body.expires_s, body.offers)
     return made.model_copy(update=reached_at(request, settings, encryption))
 
 

@@ -124,7 +124,7 @@ async def open_link(
 ) -> web.WebSocketResponse:
     """Open the WebSocket of a worker; loopline_shared/protocol defines its messages."""
     with streams.of(caller):
-        return await links.serve(request, Bearer(caller.token, caller.worker))
+        return await links.serve(request, Bearer(caller.token, caller.worker, caller.offers))
 
 
 def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: Scheduler) -> WorkerView:
@@ -132,10 +132,13 @@ def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: 
     said: dict[str, object] = {"twin": twin} if (twin := links.twin(view.name)) else {}
     if refused := links.refused(view.name):
         said["refused"] = refused
+    if left_out := links.left_out(view.name):
+        said["left_out"] = left_out
     if heard := engine.kept_back.last_heard(view.name):
         said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
     if view.facts.resources:
-        said["resources_used"] = dict(scheduler.state.own(CountedUnits).on_worker.get(view.name, {}))
+        counts, names = scheduler.state.own(CountedUnits), (one.name for one in view.facts.resources)
+        said["resources_used"] = {name: used for name in names if (used := counts.in_use(view.name, name))}
         said["gpus_used"] = gpus_used(scheduler.state, view.name)
     return view.model_copy(update=said) if said else view
 

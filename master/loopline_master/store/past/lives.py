@@ -3,7 +3,8 @@
 A restored database would issue numbers again that were used after the backup. Users name files by them, so a restore
 leaves numbers out: of jobs, and of attempts at the jobs that existed before. Results must not be confused even if a
 gap is too small, so everything on a worker belongs to a life, and counts only in that life
-(loopline_worker/core/kept_results.py). The same holds for a master that continues from a server that was behind
+(loopline_worker/core/kept_results.py). Units of limits are withheld at first, because unknown attempts of the lost
+time may hold them (core/wings/resources). The same holds for a master that continues from a server that was behind
 (Epoch.begin).
 """
 
@@ -33,7 +34,12 @@ def begin_again(connection: Connection) -> None:
     begin_life(connection)
     earlier = connection.scalar(select(grid.c.attempts_skipped)) or 0
     skipped = max(earlier + 1, int(time.time() - _BEGIN_OF_2026))
-    gaps = {"restored_jobs": grid.c.next_job, "next_job": grid.c.next_job + JOB_GAP, "attempts_skipped": skipped}
+    gaps = {
+        "restored_jobs": grid.c.next_job,
+        "next_job": grid.c.next_job + JOB_GAP,
+        "attempts_skipped": skipped,
+        "units_withheld_until": None,
+    }
     connection.execute(update(grid).values(gaps))
     note_upgrade(connection)  # no log leads to this number: replay continues from here
 

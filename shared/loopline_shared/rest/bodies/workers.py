@@ -71,10 +71,11 @@ class WorkerView(Body):
     half_open: bool = False  # after a quarantine: one attempt at a time
     last_hour: LastHour | None = None  # where asked for
     resources_used: dict[str, int] = Field(default={})  # units of its resources that tasks hold
-    gpus_used: dict[str, GpuUse] = Field(
+    gpus_used: dict[str, list[GpuUse]] = Field(
         default={}
     )  # by id, as in facts.resources; load.withheld_gpus are not offered
     refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
+    left_out: dict[str, int] = Field(default={})  # units that it offers and its token does not allow
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 
 

@@ -164,6 +164,11 @@ class Attempts:
         """Number of the task's attempts that are alive, or cancelled and perhaps still on their workers."""
         return self.alive.get(task, 0) + self.called_back.get(task, 0)
 
+    def may_still_run(self, task: TaskId) -> bool:
+        """True if an attempt of the task may be running, unless its worker is silent and does not end it."""
+        others = self.of_task.get(task, {}).values()
+        return any(one.state is not AttemptState.LOST or one.term_s is not None for one in others)
+
     def in_hand(self, worker: str) -> int:
         """Number of its slots in use plus attempts that wait there for a slot."""
         return self.used.get(worker, 0) + self.queued_on(worker)
@@ -219,7 +224,7 @@ class ReadySet:
     """Started tasks of one job; its fresh tasks are in State.fresh."""
 
     to_retry: IntervalSet = field(default_factory=IntervalSet)  # started before, queued again
-    delayed: IntervalSet = field(default_factory=IntervalSet)  # the same, but not to be tried again yet
+    delayed: IntervalSet = field(default_factory=IntervalSet)  # the same, but must not be tried again yet
     replicable: IntervalSet = field(default_factory=IntervalSet)  # running, with room for a replica
     stalled: IntervalSet = field(default_factory=IntervalSet)  # subset: all attempts are frozen, or as below
     under_replicated: IntervalSet = field(default_factory=IntervalSet)  # subset: a quorum needs more
@@ -262,7 +267,7 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
             return _IN_MEMORY if task.id in attempts.of_task else 0
         if not (task.started and task.votes):
             may_start = task.started and (not attempts.called_back or _may_be_tried(task, job, attempts))
-            return _IN_MEMORY | _TO_RETRY if may_start else _IN_MEMORY
+            return _IN_MEMORY | _queue_of(task, job, attempts) if may_start else _IN_MEMORY
     if job.nodes > 1:
         return _IN_MEMORY
     alive, limit = attempts.alive.get(task.id, 0), job.max_replicas
@@ -279,6 +284,11 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
     if quorum is not None and task.agreeing + alive - frozen < quorum:
         return _IN_MEMORY | _REPLICABLE | _STALLED | _UNDER_REPLICATED
     return _IN_MEMORY | _REPLICABLE | _STALLED if 0 < alive == frozen else _IN_MEMORY | _REPLICABLE
+
+
+def _queue_of(task: Task, job: Job, attempts: Attempts) -> int:
+    """Return the bit of the set for a task that is queued again."""
+    return _DELAYED if job.never_twice and attempts.may_still_run(task.id) else _TO_RETRY
 
 
 def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:

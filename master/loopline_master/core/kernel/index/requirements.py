@@ -19,7 +19,7 @@ from loopline_master.core.kernel.index.units import NO_UNITS, ResourceNeeds, Uni
 from loopline_master.core.kernel.index.units import RequirementClass as RequirementClass
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Resource
-from loopline_shared.protocol.gpus import ANY_GPU, GPU
+from loopline_shared.protocol.gpus import ANY_GPU, COMPUTER, GPU
 from loopline_shared.protocol.software import PACKAGES, words_for
 
 Served = KeysView[RequirementClass]
@@ -128,8 +128,11 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 def _offers(facts: Facts, resources: ResourceNeeds) -> bool:
     offered = {one.name: one for one in facts.resources}
     return all(
-        name in offered
-        and (sum(map(kind.includes, offered[name].gpus)) if name == GPU else offered[name].units) >= units
+        name == COMPUTER
+        or (
+            name in offered
+            and (sum(map(kind.includes, offered[name].gpus)) if name == GPU else offered[name].units) >= units
+        )
         for name, units, kind in resources
     )
 
@@ -511,7 +514,7 @@ def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
 
 
 def _gpu_parts(requires: Requirements) -> Iterator[tuple[str, Requirements]]:
-    many = f"{requires.gpus} GPU{'' if requires.gpus == 1 else 's'}"
+    many = f"{requires.gpus:g} GPU{'' if requires.gpus <= 1 else 's'}"
     yield many, Requirements(gpus=requires.gpus)
     if requires.gpu_memory_bytes:
         words = f"{many} of {requires.gpu_memory_bytes / 1e9:g} GB"

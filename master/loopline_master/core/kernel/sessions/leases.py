@@ -6,6 +6,14 @@ from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.state import State
 
 _ALMOST_NEW = 1 / 16  # part of a lease that may be missing at its end
+_MARGIN_S, _MARGIN = 10.0, 1 / 8
+"""Margin after a term, in seconds and as a part of the term. Supervisors look at the clock once a second, and the
+master does not renew a lease that is almost new."""
+
+
+def ended_after_s(term_s: float) -> float:
+    """Return a silence in seconds: a worker that was silent that long has ended an attempt with this term."""
+    return term_s + _MARGIN_S + _MARGIN * term_s
 
 
 def renew(state: State, worker: Worker) -> None:

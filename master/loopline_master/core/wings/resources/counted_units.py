@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from itertools import islice
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.index.attempts import Attempts
 from loopline_master.core.kernel.index.requirements import (
     RequirementClass,
     alone_in,
@@ -24,7 +24,7 @@ from loopline_master.core.kernel.index.requirements import (
 )
 from loopline_master.core.kernel.index.units import Units
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
-from loopline_shared.protocol.gpus import GPU, Gpu, GpuKind, by_capability
+from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
 
@@ -32,15 +32,17 @@ _NOTHING = Counter[str]()
 class CountedUnits(Units):
     """The units in use, and the limits."""
 
-    def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job]) -> None:
+    def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job], attempts: Attempts) -> None:
         self.allowed: dict[str, dict[str, int]] = {}  # by the name and user of a limit
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
-        self.gpus = Counter[str]()  # attempts that hold each GPU: one, or an invariant is violated
+        self.counts_computers = False  # a job wants whole computers
+        self.are_withheld = False  # attempts of an earlier life of the database may hold some
+        self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
-        self._free: dict[str, list[Gpu]] = {}  # by worker, as far as computed
-        self._workers, self._jobs = workers, jobs
+        self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
+        self._workers, self._jobs, self._attempts = workers, jobs, attempts
 
     @property
     def limits(self) -> Collection[str]:  # type: ignore[override]
@@ -53,6 +55,8 @@ class CountedUnits(Units):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def are_out(self, key: RequirementClass) -> bool:
+        if self.are_withheld:
+            return True
         of_limits = limits_of(key)
         if of_limits and any(self.used_up(name, owner_of(key), units) for name, units in of_limits):
             return True
@@ -65,28 +69,42 @@ class CountedUnits(Units):
             if name == GPU:
                 if not self._has_free(worker, kind, units):
                     return True
+            elif name == COMPUTER:
+                if not self._is_empty(worker):
+                    return True
             elif used[name] and used[name] + units > self._units_of(worker, name):
                 return True
         return False
 
     def left_on(self, worker: str) -> Hashable:
-        used = self.on_worker.get(worker)
-        if not (used or self._workers[worker].facts.resources):
+        used, is_empty = self.on_worker.get(worker), self.counts_computers and self._is_empty(worker)
+        if not (used or is_empty or self._workers[worker].facts.resources):
             return None
-        free = tuple(gpu.details for gpu in self._free_on(worker))
-        return (tuple(sorted(used.items())) if used else (), free) if used or free else None
+        free = tuple((gpu.details, self.gpus[gpu.id]) for gpu in self._free_on(worker))
+        return (tuple(sorted(used.items())) if used else (), free, is_empty) if used or free or is_empty else None
+
+    def _is_empty(self, worker: str) -> bool:
+        """True if the worker offers all of its slots, and no attempt has one or waits for one."""
+        known = self._workers[worker]
+        return known.offered >= known.facts.slots and not self._attempts.in_hand(worker)
 
     # --- GPUs -------------------------------------------------------------------------------------------------
 
     def free_gpus(self, worker: str, kind: GpuKind, count: int) -> tuple[str, ...]:
         """Return the ids of ``count`` GPUs that an attempt on this worker may have; fewer if there are fewer."""
-        return tuple(islice((gpu.id for gpu in self._free_on(worker) if kind.includes(gpu)), count))
+        found = [gpu.id for gpu in self._free_on(worker) if self._is_free(gpu, kind)]
+        if kind.part < WHOLE_GPU:
+            found.sort(key=lambda gpu: -self.gpus[gpu])  # the most used: others stay free as a whole
+        return tuple(found[:count])
+
+    def _is_free(self, gpu: Gpu, kind: GpuKind) -> bool:
+        return self.gpus[gpu.id] + kind.part <= WHOLE_GPU and kind.includes(gpu)
 
     def _has_free(self, worker: str, kind: GpuKind, count: int) -> bool:
         free = self._free_on(worker)
         if len(free) >= count:
             for gpu in reversed(free):  # the most capable first: usually they suffice
-                count -= kind.includes(gpu)
+                count -= self._is_free(gpu, kind)
                 if not count:
                     return True
         return False
@@ -118,14 +136,20 @@ class CountedUnits(Units):
             self._free.pop(worker, None)
 
     def _free_on(self, worker: str) -> list[Gpu]:
-        """Return the free GPUs of a worker, the least capable first."""
+        """Return the GPUs of a worker that are not wholly in use, the least capable first."""
         free = self._free.get(worker)
         if free is None:
             load = self._workers[worker].load
             withheld = {gpu.id for gpu in load.withheld_gpus} if load else set()
-            there = (gpu for gpu in self._gpus_of(worker) if gpu.id not in self.gpus and gpu.id not in withheld)
+            there = (gpu for gpu in self._gpus_of(worker) if self.gpus[gpu.id] < WHOLE_GPU and gpu.id not in withheld)
             free = self._free[worker] = by_capability(there)
         return free
+
+    def in_use(self, worker: str, name: str) -> int:
+        """Return the units of a worker's resource in use; a GPU in use by several tasks counts once."""
+        if name == GPU:
+            return sum(gpu.id in self.gpus for gpu in self._gpus_of(worker))
+        return self.on_worker.get(worker, _NOTHING)[name]
 
     def _gpus_of(self, worker: str) -> tuple[Gpu, ...]:
         return next((one.gpus for one in self._workers[worker].facts.resources if one.name == GPU), ())
@@ -182,7 +206,7 @@ class CountedUnits(Units):
                 if not used:
                     del self.on_worker[attempt.worker]
         for gpu in attempt.gpus or ():
-            _add(self.gpus, gpu, change)
+            _add(self.gpus, gpu, change * job.spec.requires.gpu_kind.part)
             for worker in (attempt.worker, *self._offering.get(gpu, ())):
                 self._free.pop(worker, None)
         if job.max_running is None:

@@ -5,8 +5,8 @@ A job's ``needs`` name limits of the grid, which an operator sets, or resources 
 worker offers. All units of an attempt are taken in the step that starts it. Held and prefetched tasks hold none.
 An attempt with GPUs gets certain ones of its worker, which the wing chooses in that step.
 
-A silent worker is fenced: it ends commands that hold units of a limit before the master hands the units on (worker,
-attempts/fence.py). Other attempts keep their units until their worker reports again, or is forgotten.
+A silent worker ends attempts that hold units of a limit before the master hands the units on (wings/fencing). Others
+keep their units until their worker reports again, or is forgotten.
 
 The requirement index asks for the counts (kernel/index/units.py). While a limit is used up, the classes that need it
 are served by no worker, so the cost of a step does not grow with the number of jobs that wait for units.
@@ -29,14 +29,11 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import Limit
-from loopline_shared.model import AttemptId, AttemptState, Load
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.model import Load
+from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU
 from loopline_shared.protocol.worker_link import Assign
 
 MOST_LIMITS = 1000
-_MARGIN_S, _MARGIN = 10.0, 1 / 8
-"""Margin after a worker's lease, in seconds and as a part of the lease. Supervisors look at the clock once a
-second, and the master does not renew a lease that is almost new."""
 
 
 class Resources(Wing):
@@ -44,9 +41,8 @@ class Resources(Wing):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._counts = CountedUnits(state.workers, state.jobs)
+        self._counts = CountedUnits(state.workers, state.jobs, state.index.attempts)
         self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
-        self._lost: set[AttemptId] = set()  # attempts that are lost and fenced
         state.keep(self._counts)
         state.index.requirements.units = self._counts
 
@@ -60,7 +56,10 @@ class Resources(Wing):
     def restore(self, rows: Rows) -> None:
         for limit in rows.of(Limit):
             self._counts.allow(limit)
+        withheld_until = self.state.grid.units_withheld_until
+        self._counts.are_withheld = withheld_until is None or withheld_until > self.state.grid.now
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
+        self._counts.counts_computers = any(self.state.jobs[number].exclusive for number in self._jobs)
         self._recount()
         for name in self.state.workers:
             self._counts.learn_gpus(name)
@@ -69,7 +68,11 @@ class Resources(Wing):
                 self.state.rekey(self.state.jobs[number])
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {LimitChanged: self._change_limit, JobLimited: self._limit_job, WorkerJoined: self._learn_gpus}
+        return {
+            LimitChanged: self._change_limit,
+            JobLimited: self._limit_job,
+            WorkerJoined: self._learn_gpus,
+        }
 
     def _learn_gpus(self, event: WorkerJoined, tell: Tell) -> None:
         if event.worker in self.state.workers:
@@ -93,6 +96,7 @@ class Resources(Wing):
             if not self.is_awake:
                 self._counts.load_changes()
             self._jobs.add(job.id)
+            self._counts.counts_computers |= job.exclusive
             self.state.wings.arrange()
 
     def finish_step(self) -> None:
@@ -100,6 +104,7 @@ class Resources(Wing):
         if not self.state.index.requirements.holding:
             self._jobs = {number for number in self._jobs if number in self.state.jobs}
             if not self._jobs:
+                self._counts.counts_computers = False
                 self.state.wings.arrange()
 
     # Requests.
@@ -115,8 +120,8 @@ class Resources(Wing):
                 return Declined(404, "no_such_limit", f"there is no limit {name}", "loopline limits lists them")
             self._counts.lift(name, event.user)
             self.state.effects.drop(Limit, (name, event.user))
-        elif name == GPU:
-            message = f"{GPU} is the name of workers' GPUs"
+        elif name in (GPU, COMPUTER):
+            message = f"{name} is the name of workers' {'GPUs' if name == GPU else 'whole computers'}"
             return Declined(409, "is_resource", message, "choose another name for the limit")
         elif offering:
             message = f"{name} is a resource that worker {offering[0]} offers"
@@ -162,13 +167,12 @@ class Resources(Wing):
         """Count the units of an attempt that begins or ceases to hold them."""
         change = may_be_running(after) - may_be_running(before)
         job = self.state.jobs[attempt.job]
+        if self._counts.counts_computers:
+            self.state.index.requirements.resources_change(attempt.worker, (COMPUTER,))
         if not job.holds_units:
             return
-        if not before and self._is_fenced(job, self.state.workers[attempt.worker]):
-            attempt.term_s = self.state.settings.lease_s
         if not before and job.spec.requires.gpus:
             attempt.gpus = self._choose_gpus(job, attempt)
-        (self._lost.add if _is_lost_and_fenced(attempt, after) else self._lost.discard)(attempt.id)
         if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
@@ -182,50 +186,31 @@ class Resources(Wing):
 
     def _choose_gpus(self, job: Job, attempt: Attempt) -> tuple[str, ...]:
         requires = job.spec.requires
-        gpus = self._counts.free_gpus(attempt.worker, requires.gpu_kind, requires.gpus)
-        assert len(gpus) == requires.gpus, f"{attempt.id} starts on {attempt.worker}, which has too few free GPUs"
+        gpus = self._counts.free_gpus(attempt.worker, requires.gpu_kind, requires.gpu_count)
+        assert len(gpus) == requires.gpu_count, (
+            f"{attempt.id} starts on {attempt.worker}, which has too few free GPUs"
+        )
         return gpus
 
     def _recount(self) -> None:
         self._counts.recount(self._holding())
-        roles = self.state.index.attempts.roles
-        self._lost = {one.id for _, one in self._holding() if _is_lost_and_fenced(one, roles.get(one.id, 0))}
-
-    def _is_fenced(self, job: Job, worker: Worker) -> bool:
-        """True if the worker is to end a new attempt of the job once the master falls silent."""
-        needs_limit = any(name in self._counts.limits for name, _ in job.needs)
-        return needs_limit and job.spec.function is None and worker.facts.fences
-
-    # Fencing.
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Give attempts that hold units of a limit their term, and others their GPUs."""
+        """Give attempts their GPUs, and exclusive ones all slots."""
         for run in assign.run:
             attempt = self.state.attempts[run.attempt]
-            run.term_s, run.gpus = attempt.term_s, attempt.gpus or ()
-
-    def needs(self, worker: Worker) -> bool:
-        """True if the worker is yet to end an attempt, whose units would be free if it were forgotten."""
-        roles = self.state.index.attempts.roles
-        here = self.state.index.attempts.of_worker.get(worker.name, {}).values()
-        return any(one.term_s is not None and may_be_running(roles[one.id]) for one in here)
+            run.slots, run.gpus = attempt.slots, attempt.gpus or ()
 
     def due_at(self) -> float | None:
-        return min((self._ends_at(number) for number in self._lost), default=None)
+        return self.state.grid.units_withheld_until if self._counts.are_withheld else None
 
     def expire(self) -> None:
-        """Give up the lost attempts that their silent workers have ended by now."""
-        for number in sorted(self._lost):
-            if self._ends_at(number) <= self.state.now:
-                reason = "its worker fell silent, and has ended it"
-                lifecycle.lose(self.state, self.state.attempts[number], reason, for_good=True)
-
-    def _ends_at(self, number: AttemptId) -> float:
-        """Return when its worker has ended the attempt at the latest; the lease was another if a master set it so."""
-        attempt = self.state.attempts[number]
-        term_s, lease_s = attempt.term_s or 0.0, self.state.settings.lease_s
-        longer_s = max(0.0, term_s - lease_s) + _MARGIN_S + _MARGIN * max(term_s, lease_s)
-        return self.state.workers[attempt.worker].lease_until + longer_s
+        """Give units again, once no unknown attempt can hold one."""
+        withheld_until = self.state.grid.units_withheld_until
+        if self._counts.are_withheld and withheld_until is not None and withheld_until <= self.state.now:
+            self._counts.are_withheld = False
+            for of in self.state.index.requirements.holding:
+                self.state.index.requirements.units_change(of)
 
     def _holding(self) -> Iterator[tuple[Job, Attempt]]:
         """Return the attempts that hold units, with their jobs."""
@@ -247,7 +232,7 @@ class Resources(Wing):
             self._check_gpus(of)
         if of is not None:
             return
-        fresh = CountedUnits(self.state.workers, self.state.jobs)
+        fresh = CountedUnits(self.state.workers, self.state.jobs, self.state.index.attempts)
         fresh.allowed = self._counts.allowed
         fresh.recount(self._holding())
         for name in ("used", "running", "on_worker", "gpus"):
@@ -266,14 +251,10 @@ class Resources(Wing):
         """Raise AssertionError if an attempt on a worker shares a GPU with another, there or elsewhere."""
         roles = self.state.index.attempts.roles
         for attempt in self.state.index.attempts.of_worker.get(worker.name, {}).values():
-            shared = [gpu for gpu in attempt.gpus or () if self._counts.gpus[gpu] > 1]
+            shared = [gpu for gpu in attempt.gpus or () if self._counts.gpus[gpu] > WHOLE_GPU]
             assert not (shared and may_be_running(roles[attempt.id])), (
                 f"attempt {attempt.id} shares the GPUs {shared}"
             )
-
-
-def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:
-    return attempt.term_s is not None and attempt.state is AttemptState.LOST and may_be_running(role)
 
 
 def _offers(worker: Worker, name: str) -> bool:

@@ -121,9 +121,9 @@ class Shares(Wing):
             self.state.put(user)
 
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
-        if self.state.settings.user_slots is None or may_take(self.state, job.owner, job.slots * job.nodes):
+        if self.state.settings.user_slots is None:
             return None
-        return _NO_SLOTS
+        return None if may_take(self.state, job.owner, job.slots_on(worker) * job.nodes) else _NO_SLOTS
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         """Charge the attempt's user for its slots."""

@@ -146,7 +146,7 @@ class Planning:
         if limit_s is not None:
             limit = end_by_limit(now, limit_s) if job.nodes == 1 else now + steps_of(limit_s)
         p90 = rounded(now, P90 * expected_s)
-        return certainty.may_go_first(horizon_of(state, worker), plans, job.slots, now, limit, p90)
+        return certainty.may_go_first(horizon_of(state, worker), plans, job.slots_on(worker), now, limit, p90)
 
     def is_planned_on(self, name: str) -> bool:
         """True if some gang is planned to run on the worker."""

@@ -1,0 +1,1 @@
+"""The wing *fencing*: silent workers end attempts that must not run elsewhere at the same time."""
