@@ -163,9 +163,16 @@ function spreadOf({ predicted }: JobDetail): string {
 /** CPU time of the job by outcome, in seconds; each includes that of replicas. */
 function ledgerFacts(ledger: JobDetail["ledger"]): [string, string | false][] {
   const { useful_cpu_s = 0, wasted_cpu_s = 0, lost_cpu_s = 0, replicated_cpu_s = 0, won_cpu_s = 0 } = ledger ?? {};
+  const { kept_cpu_s = 0, checkpoints = 0, checkpoint_bytes = 0, checkpoint_held_s = 0 } = ledger ?? {};
   const won = won_cpu_s ? `, ${cpuTime(won_cpu_s)} of it in results` : "";
   return [
     ["Useful CPU", cpuTime(useful_cpu_s)],
+    ["Kept CPU", kept_cpu_s > 0 && `${cpuTime(kept_cpu_s)} in checkpoints`],
+    [
+      "Checkpoints",
+      checkpoints > 0 &&
+        `${count(checkpoints)}, ${amount(checkpoint_bytes)}, tasks stopped for ${cpuTime(checkpoint_held_s)}`,
+    ],
     ["Wasted CPU", wasted_cpu_s > 0 && cpuTime(wasted_cpu_s)],
     ["Lost CPU", lost_cpu_s > 0 && cpuTime(lost_cpu_s)],
     ["CPU of replicas", replicated_cpu_s > 0 && cpuTime(replicated_cpu_s) + won],

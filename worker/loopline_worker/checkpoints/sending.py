@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from loopline_shared.model import Sha256
-from loopline_shared.protocol.checkpoints import TakenCheckpoint
+from loopline_shared.protocol.checkpoints import CheckpointCosts, TakenCheckpoint
 from loopline_worker.checkpoints.interval import CheckpointInterval
 from loopline_worker.checkpoints.local_store import StoredTask
 from loopline_worker.checkpoints.packing import Checkpoint, Packed
@@ -38,6 +38,7 @@ class Sending:
         self._on_sent = on_sent
         self._newest: Checkpoint | None = None
         self._sent = ""  # manifest
+        self._sent_count, self._sent_bytes = 0, 0
         self._sending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._on_its_way: Checkpoint | None = None
@@ -84,7 +85,7 @@ class Sending:
         self._sending = self._timer = None
 
     def _plan(self) -> None:
-        """StartingPoint sending when it is due. What is under way is finished first."""
+        """Start sending when it is due. What is under way is finished first."""
         if self._sending is None and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.0, self.interval.due_at - time.monotonic()), self._start)
@@ -105,7 +106,8 @@ class Sending:
         else:
             self.interval.succeeded(began_at, time.monotonic() - began_at)
             self._sent, self.at_master = one.packed.manifest, frozenset(one.packed.sizes)
-            self._on_sent(_taken(one, sent_bytes))
+            self._sent_count, self._sent_bytes = self._sent_count + 1, self._sent_bytes + sent_bytes
+            self._on_sent(_taken(one, sent_bytes, CheckpointCosts(self._sent_count, self._sent_bytes)))
         finally:
             self._sending = self._on_its_way = None
         if self._newest is not one:
@@ -126,9 +128,9 @@ class Sending:
         return sent_bytes
 
 
-def _taken(one: Checkpoint, sent_bytes: int) -> TakenCheckpoint:
+def _taken(one: Checkpoint, sent_bytes: int, costs: CheckpointCosts) -> TakenCheckpoint:
     record = one.record
     return TakenCheckpoint(
         record.attempt, record.manifest, one.packed.size_bytes, sent_bytes, record.cpu_s,
-        wall_s=record.wall_s, line=record.line, times=record.times,
+        wall_s=record.wall_s, line=record.line, times=record.times, costs=costs,
     )  # fmt: skip

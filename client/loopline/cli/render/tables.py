@@ -162,6 +162,8 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield "files coming", Group(*flow_lines(job.files_coming, _MOST_FLOWS))
     yield "took", human.period(job.took, now)
     yield "CPU time", _accounting(job.ledger)
+    if job.ledger.checkpoints:
+        yield "checkpoints", _checkpoints(job.ledger)
     if job.mismatches:
         yield (
             "mismatches",
@@ -221,6 +223,7 @@ def _held_so_far(eta: Eta) -> str:
 def _accounting(used: JobAccounting) -> str:
     """Return the CPU time of a job, by its use; zeros are left out."""
     figures = {
+        "kept by checkpoints": used.kept_cpu_s,
         "wasted by losers": used.wasted_cpu_s,
         "lost": used.lost_cpu_s,
         "on replicas": used.replicated_cpu_s,
@@ -228,6 +231,11 @@ def _accounting(used: JobAccounting) -> str:
     }
     more = (f", {human.duration(seconds)} {what}" for what, seconds in figures.items() if seconds)
     return f"{human.duration(used.useful_cpu_s)} useful{''.join(more)}"
+
+
+def _checkpoints(used: JobAccounting) -> str:
+    stopped = f"tasks were stopped for {human.duration(used.checkpoint_held_s)}"
+    return f"{used.checkpoints:,} sent, {human.amount(used.checkpoint_bytes)}; {stopped}"
 
 
 def tasks(items: Sequence[TaskView]) -> RenderableType:
