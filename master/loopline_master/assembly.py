@@ -40,6 +40,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import job_key, make_keys, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, InvariantSampler, Metrics, step_watcher
 from loopline_master.notify.notifier import Notifier
@@ -88,11 +89,11 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
     _add_files(parts, kept)
     _add_submissions(parts)
-    parts.add(BusyTime())
+    parts.add(BusyTime(), TaskProgress())
     _add_worker_links(parts)
     _add_streams(parts)
     _add_notifier(parts)
-    parts.add(Forecaster(scheduler, store.eta_records, clock))
+    parts.add(Forecaster(scheduler, store.eta_records, clock, parts[TaskProgress]))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
     parts.add(Summing(store))
     parts.add(api_document())
@@ -171,6 +172,7 @@ def _add_worker_links(parts: Parts) -> None:
         exchange=exchange,
         keys=WorkerKeys(encryption, parts[Store].tokens),
         busy_time=parts[BusyTime],
+        progress=parts[TaskProgress],
         life=parts[Store].life,
     )
     parts.add(exchange, network, Measurement(network, exchange, parts[Scheduler], links.probe))

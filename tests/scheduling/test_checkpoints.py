@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loopline_master.core.estimates import measure
+from loopline_master.core.estimates.eta import Forecast, outlook
 from loopline_master.core.events import CheckpointsRecalled, JobCancelled, WorkerReported
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.policies import REGISTRY
@@ -503,3 +504,27 @@ def test_lost_worker_loses_only_what_no_checkpoint_has() -> None:
     useful, wasted, lost, kept = ledger(grid, job)
     assert (useful, wasted, kept) == (0.0, 0.0, 60.0)
     assert lost == pytest.approx(20.0)
+
+
+def test_eta_counts_the_work_in_the_checkpoint() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    done, job = grid.submit(size=100.0), grid.submit(checkpoint=saving(), size=100.0, max_replicas=1)
+    grid.now += 100.0
+    grid.end(grid.only(done), wall_s=100.0, cpu_s=100.0)
+    grid.report("ant")
+
+    def p50_s() -> float:
+        found = outlook(grid.scheduler.state)[job]
+        assert isinstance(found, Forecast), found
+        return found.p50_s
+
+    grid.now += 80.0
+    grid.saves(grid.only(job), cpu_s=80.0)
+    other = grid.submit(size=1.0, max_replicas=1)
+    grid.gives_back(grid.only(job), slots=1)
+    assert grid.only(other), "it has the slot, and the task waits"
+    assert p50_s() < 50.0, "80 of 100 s are saved"
+    grid.end(grid.only(other), wall_s=1.0, cpu_s=1.0)
+    assert grid.only(job), "a new attempt runs"
+    assert p50_s() < 50.0, "80 of 100 s are saved"

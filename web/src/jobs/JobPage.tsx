@@ -7,7 +7,7 @@ import { maySubmit } from "../session/session";
 import { LogsSection } from "../tasks/LogsSection";
 import { OutputsSection } from "../tasks/OutputsSection";
 import { Gantt } from "../timeline/Gantt";
-import { amount, count, cpuTime, duration, moment, period, plural } from "../text/human";
+import { amount, count, cpuTime, duration, moment, percent, period, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Progress } from "../ui/Progress";
@@ -110,6 +110,7 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Waited", period(job.waited, now.value)],
         ["Started", job.started_at !== null && moment(job.started_at)],
         isOver(job) ? ["Ended", moment(job.finished_at)] : ["ETA", <EtaText eta={job.eta} note={job.eta_note} />],
+        ["Progress", job.progress !== null && job.progress !== undefined && percent(job.progress, 1)],
         ["Took", job.took && period(job.took, now.value)],
         ["Held for", job.was_held && period(job.was_held, now.value)],
         ["Order", job.order],

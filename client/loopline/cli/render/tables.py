@@ -115,7 +115,10 @@ def _is_implausible(job: JobView) -> bool:
 
 
 def counts(job: JobView) -> str:
-    """Return the progress of a job: ``40 of 100``, and other counts that are not 0."""
+    """Return the progress of a job: ``40 of 100``, and other counts that are not 0.
+
+    If running tasks tell their progress: ``40 of 100 (42%)``.
+    """
     others = {
         "running": job.tasks.running - job.tasks.prefetched,
         "prefetched": job.tasks.prefetched,
@@ -123,7 +126,8 @@ def counts(job: JobView) -> str:
         "cancelled": job.tasks.cancelled,
     }
     remarks = (f", {count:,} {what}" for what, count in others.items() if count)
-    return f"{job.tasks.succeeded:,} of {job.task_count:,}" + "".join(remarks)
+    share = "" if job.progress is None else f" ({job.progress:.0%})"
+    return f"{job.tasks.succeeded:,} of {job.task_count:,}{share}" + "".join(remarks)
 
 
 def job(detail: JobDetail) -> RenderableType:
@@ -267,7 +271,8 @@ def _took(task: TaskView, now: float) -> str:
 
 def _why(task: TaskView) -> Text:
     mismatch = "results differ" if task.mismatch else ""
-    return Text("; ".join(filter(None, (task.reason, mismatch, _resumed(task.resumed)))))
+    done = "" if task.progress is None else f"{task.progress:.0%} done"
+    return Text("; ".join(filter(None, (task.reason, mismatch, done, _resumed(task.resumed)))))
 
 
 def _resumed(by: ResumedView | None) -> str:

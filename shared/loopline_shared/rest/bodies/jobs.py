@@ -130,6 +130,9 @@ class JobView(Body):
     waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
     mismatches: int = 0  # tasks with two different results
     ledger: JobAccounting = JobAccounting()
+    progress: float | None = Field(
+        None, description="part of its tasks that is done, with that of running ones; null: no running task tells any"
+    )
     eta: Eta | None = None
     eta_note: str = ""  # reason for a missing ETA
 
