@@ -22,6 +22,7 @@ from loopline_master.files.file_store import FileStore, FolderStore
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
+from loopline_master.files.upload_turns import UploadTurns
 from loopline_master.files.user_files import UserFiles
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
@@ -126,6 +127,7 @@ def _add_files(parts: Parts, kept: FileStore) -> None:
     whole = WholeFiles(blobs)
     parts.add(
         blobs,
+        UploadTurns(settings.checkpoint_bytes_s),
         whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),

@@ -93,7 +93,7 @@ class AttemptCheckpoints(AttemptPart):
         if start.manifest:
             log.info("attempt %s continues after %.0f s of work", self._attempt.id, start.wall_s)
         if start.at_master:
-            self._sending.at_master = frozenset(start.sizes)
+            self._sending.at_master, self._sending.sent_s = frozenset(start.sizes), start.wall_s
         elif record := self._stored.record():
             record = replace(record, attempt=self._attempt.id, times=start.times)
             self._sending.offer(Checkpoint(Packed(start.manifest, {}, start.sizes), record))
