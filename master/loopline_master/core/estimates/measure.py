@@ -63,6 +63,11 @@ def worked_s(attempt: Attempt, until: float) -> float:
     return max(0.0, ran_s(attempt, since, until) - attempt.fetch_s) if attempt.is_set_up else 0.0
 
 
+def done_by(attempt: Attempt, worker: Worker, ran_s: float) -> float:
+    """Return the work that an attempt has done once it has run for ``ran_s``, that in its checkpoint included."""
+    return attempt.done_before + ran_s * speed_of(worker)
+
+
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
     """Count the time of an attempt as lost, from its start to the last Report of its worker."""
     if attempt.started_at is not None and not attempt.assumed_cpu_ms:
