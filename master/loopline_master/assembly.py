@@ -23,6 +23,7 @@ from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
+from loopline_master.files.upload_turns import UploadTurns
 from loopline_master.files.user_files import UserFiles
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
@@ -41,6 +42,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import job_key, make_keys, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, InvariantSampler, Metrics, step_watcher
 from loopline_master.notify.notifier import Notifier
@@ -90,11 +92,11 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts.add(LogBound(engine, store, keep_log_s, now), Growth(store, settings.data_dir))
     _add_files(parts, kept)
     _add_submissions(parts)
-    parts.add(BusyTime())
+    parts.add(BusyTime(), TaskProgress())
     _add_worker_links(parts)
     _add_streams(parts)
     _add_notifier(parts)
-    parts.add(Forecaster(scheduler, store.eta_records, clock))
+    parts.add(Forecaster(scheduler, store.eta_records, clock, parts[TaskProgress]))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption], now=now))
     parts.add(Summing(store))
     parts.add(api_document())
@@ -127,6 +129,7 @@ def _add_files(parts: Parts, kept: FileStore) -> None:
     whole = WholeFiles(blobs)
     parts.add(
         blobs,
+        UploadTurns(settings.checkpoint_bytes_s),
         whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
@@ -173,6 +176,7 @@ def _add_worker_links(parts: Parts) -> None:
         exchange=exchange,
         keys=WorkerKeys(encryption, parts[Store].tokens),
         busy_time=parts[BusyTime],
+        progress=parts[TaskProgress],
         life=parts[Store].life,
     )
     parts.add(exchange, network, Measurement(network, exchange, parts[Scheduler], links.probe))

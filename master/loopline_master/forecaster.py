@@ -27,6 +27,7 @@ from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.planning.explain_plan import estimated_start, latest_end
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.model import SizeSource
@@ -138,8 +139,10 @@ def _quantile_of(share: float, found: Sequence[float], believed: float) -> float
 class Forecaster:
     """Computes ETAs, and measures how accurate past ones were."""
 
-    def __init__(self, scheduler: Scheduler, store: EtaRecords, clock: Callable[[], float]) -> None:
-        self._scheduler, self._store, self._clock = scheduler, store, clock
+    def __init__(
+        self, scheduler: Scheduler, store: EtaRecords, clock: Callable[[], float], progress: TaskProgress
+    ) -> None:
+        self._scheduler, self._store, self._clock, self._progress = scheduler, store, clock, progress
         self._outlook: Outlook = {}
         self._took_s = 0.0
         self._outlook_at = self._calibrated_at = float("-inf")
@@ -162,7 +165,7 @@ class Forecaster:
                 await asyncio.sleep(ETA_FRESH_FOR_S)  # changes gather during the pause
 
     def with_eta(self, view: View) -> View:
-        """Return the view of an unfinished job with its ETA, or with the reason why there is none.
+        """Return the view of an unfinished job with its progress and its ETA, or with the reason why there is none.
 
         Running tasks that wait at their workers for a slot count as prefetched; a job with no others is queued.
         """
@@ -174,13 +177,14 @@ class Forecaster:
         news: dict[str, object] = {"tasks": view.tasks.model_copy(update={"prefetched": ahead})}
         if view.condition == "running" and ahead and ahead == view.tasks.running:
             news["condition"] = "queued"
+        news["progress"] = self._progress.of_job(state, job)
         view = view.model_copy(update=news)
         found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
             reasons = filter(None, (found.reason, latest_end(state, job)))
             return view.model_copy(update={"eta_note": "; ".join(reasons)})
         situation = situation_of(state, job, moment_of(job.succeeded + job.failed, job.task_count) or 0)
-        if not situation.is_shown(self._record.get(situation.moment, _NOTHING).jobs):
+        if not found.by_progress and not situation.is_shown(self._record.get(situation.moment, _NOTHING).jobs):
             return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})
         return view.model_copy(update={"eta": self._eta(situation, found)})
 
@@ -227,7 +231,8 @@ class Forecaster:
         now = self._clock()
         if now - self._outlook_at >= max(ETA_FRESH_FOR_S, ETA_FRESH_SHARE * self._took_s):
             start = perf_counter()
-            self._outlook, self._outlook_at = eta.outlook(self._scheduler.state), now
+            state = self._scheduler.state
+            self._outlook, self._outlook_at = eta.outlook(state, self._progress.of_running(state)), now
             self._took_s = perf_counter() - start
         return self._outlook
 

@@ -210,6 +210,12 @@ class MasterSettings(_SettingsBase):
     file_grace_s: Annotated[Period, Field(description="the age at which a file that no job names is removed")] = (
         7 * 86400.0
     )
+    checkpoint_bytes_s: Annotated[
+        float,
+        Field(
+            ge=1e3, allow_inf_nan=False, description="bytes a second that all workers together send of checkpoints"
+        ),
+    ] = 1e7
     prune_every_s: Annotated[Period, Field(description="pause between two searches for files that no job needs")] = (
         3600.0
     )

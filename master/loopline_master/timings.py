@@ -42,6 +42,8 @@ COMMAND_WITHIN_S = 60.0  # for one command, which delays other notifications unt
 FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter: workers return and bring files first
 RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence not removed; far below file_grace_s
 
+TURN_WITHIN_S = 20.0  # longest answer to a HEAD that waits for its turn: proxies wait 30 or more
+
 # Certificates.
 LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files
 RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before

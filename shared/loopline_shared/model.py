@@ -347,6 +347,8 @@ class Held:
     frozen: bool = False  # frozen for the owner's sake: a replica elsewhere may be quicker
     slot: Slot = 0  # the lowest of those that it has
     in_slot_s: Annotated[Seconds, Field(exclude_if=not_)] = 0.0  # since it took its slot; 0: for as long as it ran
+    progress: Annotated[float | None, Field(ge=0, le=1, exclude_if=not_)] = None
+    """Part of its task that is done, as its program tells it; None: it does not, or has not begun."""
 
     @property
     def is_set_up(self) -> bool:

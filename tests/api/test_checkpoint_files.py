@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from loopline_master.maintenance.fsck import check
 from loopline_master.settings import MasterSettings
 from loopline_shared.model import Held, Outcome, Result
 from loopline_shared.protocol import saved_state
-from loopline_shared.protocol.checkpoints import CheckpointReport, TakenCheckpoint
+from loopline_shared.protocol.checkpoints import CheckpointCosts, CheckpointReport, TakenCheckpoint
 from loopline_shared.protocol.saved_state import SavedFile, SavedState
 from loopline_shared.protocol.worker_link import Run
 from tests.api.bench import Bench, FakeWorker, running_master, until
@@ -88,6 +89,31 @@ async def test_checkpoint_is_listed_and_continued_from_after_a_restart(tmp_path:
         }  # fmt: skip
         (task,) = (await master.get(f"/jobs/{job}/tasks", "reader"))["items"]
         assert task["resumed"]["times"] == 1
+
+
+async def test_costs_and_savings_of_checkpoints_are_counted(master: Bench) -> None:
+    manifest = manifest_of([b"state"])
+    async with master.worker(does=lambda run: None) as worker:
+        job = await master.submit(checkpoint={})
+        run = await started(worker)
+        await upload(master, b"state", manifest)
+        taken = replace(of(run, manifest), costs=CheckpointCosts(sent=2, sent_bytes=300, held_s=0.25))
+        await report(worker, taken=[taken])
+        (kept,) = await until(lambda: checkpoints(master, job))
+        ended = Result(run.attempt, Outcome.GIVEN_BACK, None, "the owner is back", cpu_s=1.0, wall_s=1.0)
+        await report(worker, ended, taken=[taken])
+
+        async def accounted() -> dict[str, Any] | None:
+            ledger: dict[str, Any] = (await master.get(f"/jobs/{job}", "reader"))["ledger"]
+            return ledger if ledger["lost_cpu_s"] else None
+
+        ledger = await until(accounted)
+        assert isinstance(ledger, dict)
+        assert (ledger["checkpoints"], ledger["checkpoint_bytes"], ledger["checkpoint_held_s"]) == (2, 300, 0.25)
+        assert 0 < ledger["kept_cpu_s"] <= kept["cpu_s"] + 0.001
+        text = (await master.ask("GET", "//metrics", "reader")).content.decode()
+        assert "loopline_checkpoint_bytes_total 300.0" in text
+        assert "loopline_checkpoint_held_seconds_total 0.25" in text
 
 
 async def test_checkpoint_without_all_of_its_files_is_not_kept(master: Bench) -> None:

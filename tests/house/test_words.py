@@ -33,7 +33,7 @@ ORDINARY = {
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("check", "measure", "mismatch", "outbox", "purpose", "row", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "settings", "sign", "snapshot", "state", "transition", "trust"),
-    *("unknown", "vote", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
+    *("unknown", "vote", "chunk", "cost", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""
 

@@ -8,13 +8,20 @@ from typing import Any
 import pytest
 
 from loopline_master.core.estimates import measure
+from loopline_master.core.estimates.eta import Forecast, outlook
 from loopline_master.core.events import CheckpointsRecalled, JobCancelled, WorkerReported
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
-from loopline_shared.protocol.checkpoints import CheckpointReport, RefusedCheckpoint, TakenCheckpoint
+from loopline_shared.protocol.checkpoints import (
+    NO_COSTS,
+    CheckpointCosts,
+    CheckpointReport,
+    RefusedCheckpoint,
+    TakenCheckpoint,
+)
 from loopline_shared.protocol.worker_link import Report
 from tests.scheduling.driver import Grid, facts, result
 
@@ -28,7 +35,10 @@ class SavingGrid(Grid):
         super().__init__(**{"lease_s": 1e6, **chosen})
         self.saved = 0
 
-    def saves(self, attempt: AttemptId, cpu_s: float, wall_s: float | None = None, name: str | None = None) -> str:
+    def saves(
+        self, attempt: AttemptId, cpu_s: float, wall_s: float | None = None, name: str | None = None,
+        costs: CheckpointCosts = NO_COSTS,
+    ) -> str:  # fmt: skip
         """Have the worker of a running attempt report a checkpoint with this CPU time. Return its name."""
         name = name or self.worker_of(attempt)
         agent = self.agents[name]
@@ -38,7 +48,7 @@ class SavingGrid(Grid):
         manifest = f"{self.saved:064x}"
         line, times = (resume.line, resume.times) if resume else ((), 0)
         taken = TakenCheckpoint(
-            attempt, manifest, 1000, 100, cpu_s, cpu_s if wall_s is None else wall_s, (*line, name), times
+            attempt, manifest, 1000, 100, cpu_s, cpu_s if wall_s is None else wall_s, (*line, name), times, costs
         )
         agent.sent += 1
         held = tuple(Held(one) for one in agent.running)
@@ -424,3 +434,97 @@ def test_row_says_which_attempt_continued_from_what() -> None:
     (row,) = grid.store.resumed.values()
     assert (row.id, row.manifest, row.cpu_s, row.times) == (attempt, name, 60.0, 1)
     assert grid.store.attempts[attempt].state in (AttemptState.DISPATCHED, AttemptState.RUNNING)
+
+
+def ledger(grid: SavingGrid, job: int) -> tuple[float, float, float, float]:
+    """Return the job's CPU seconds: useful, wasted, lost and kept."""
+    row = grid.job(job)
+    kept = sum(one.kept_cpu_ms for one in grid.store.checkpoint_accounts.values() if one.job == job)
+    return row.useful_cpu_ms / 1000, row.wasted_cpu_ms / 1000, row.lost_cpu_ms / 1000, kept / 1000
+
+
+def test_only_work_after_the_newest_checkpoint_is_lost() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), max_replicas=1)
+    grid.now += 200.0
+    first = grid.only(job)
+    grid.saves(first, cpu_s=60.0, costs=CheckpointCosts(1, 1000, 0.01))
+    grid.saves(first, cpu_s=90.0, costs=CheckpointCosts(2, 1500, 0.02))
+    grid.saves(first, cpu_s=90.0, costs=CheckpointCosts(2, 1500, 0.02))
+    grid.restart()
+    grid.join("ant")
+    grid.report("ant", result(first, Outcome.GIVEN_BACK, cpu_s=100.0, wall_s=100.0), slots=None)
+    assert ledger(grid, job) == (0.0, 0.0, 10.0, 90.0)
+    second = grid.only(job)
+    grid.now += 100.0
+    grid.saves(second, cpu_s=95.0)
+    grid.end(second, Outcome.FAILED, cpu_s=7.0, wall_s=7.0)
+    assert ledger(grid, job) == (0.0, 0.0, 12.0, 95.0), "of the second attempt, the part that is its own"
+    grid.end(grid.only(job), cpu_s=5.0, wall_s=5.0)
+    assert ledger(grid, job) == (5.0, 0.0, 12.0, 95.0)
+    account = grid.store.checkpoint_accounts[first]
+    assert (account.sent, account.sent_bytes, account.held_s) == (2, 1500, 0.02)
+    assert grid.store.replayed().checkpoint_accounts == grid.store.checkpoint_accounts
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_time_of_a_loser_is_kept_only_if_the_winner_continued_from_it(*, continues: bool) -> None:
+    grid = SavingGrid()
+    grid.join("ant")
+    job = grid.submit(checkpoint=saving(), max_replicas=2)
+    grid.now += 50.0
+    first = grid.only(job)
+    if continues:
+        grid.saves(first, cpu_s=40.0)
+    grid.join("bee")
+    grid.wait(1000.0)
+    grid.report("ant")
+    grid.report("bee")
+    (replica,) = grid.running("bee")
+    grid.saves(first, cpu_s=70.0)
+    grid.end(replica, cpu_s=5.0, wall_s=5.0)
+    grid.report("ant", result(first, Outcome.CANCELLED, cpu_s=80.0, wall_s=80.0))
+    assert ledger(grid, job) == ((5.0, 40.0, 0.0, 40.0) if continues else (5.0, 80.0, 0.0, 0.0))
+
+
+def test_lost_worker_loses_only_what_no_checkpoint_has() -> None:
+    grid = SavingGrid(lease_s=10.0)
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving())
+    grid.report("ant")
+    for _ in range(10):
+        grid.wait(8.0)
+        grid.report("ant")
+    grid.saves(grid.only(job), cpu_s=60.0)
+    grid.join("bee")
+    for _ in range(3):
+        grid.wait(8.0)
+        grid.report("bee")
+    useful, wasted, lost, kept = ledger(grid, job)
+    assert (useful, wasted, kept) == (0.0, 0.0, 60.0)
+    assert lost == pytest.approx(20.0)
+
+
+def test_eta_counts_the_work_in_the_checkpoint() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    done, job = grid.submit(size=100.0), grid.submit(checkpoint=saving(), size=100.0, max_replicas=1)
+    grid.now += 100.0
+    grid.end(grid.only(done), wall_s=100.0, cpu_s=100.0)
+    grid.report("ant")
+
+    def p50_s() -> float:
+        found = outlook(grid.scheduler.state)[job]
+        assert isinstance(found, Forecast), found
+        return found.p50_s
+
+    grid.now += 80.0
+    grid.saves(grid.only(job), cpu_s=80.0)
+    other = grid.submit(size=1.0, max_replicas=1)
+    grid.gives_back(grid.only(job), slots=1)
+    assert grid.only(other), "it has the slot, and the task waits"
+    assert p50_s() < 50.0, "80 of 100 s are saved"
+    grid.end(grid.only(other), wall_s=1.0, cpu_s=1.0)
+    assert grid.only(job), "a new attempt runs"
+    assert p50_s() < 50.0, "80 of 100 s are saved"

@@ -15,6 +15,7 @@ from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, Forecaster, Situation, moment_of
+from loopline_master.links.task_progress import TaskProgress
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, result, spec
 
@@ -253,7 +254,7 @@ async def test_eta_errors_are_reloaded_after_a_job_with_an_eta_ended(monkeypatch
         return []
 
     store = SimpleNamespace(add=add, judged=judged)
-    watching = asyncio.create_task(Forecaster(grid.scheduler, store, lambda: grid.now).watch(changes))  # type: ignore[arg-type]
+    watching = asyncio.create_task(Forecaster(grid.scheduler, store, lambda: grid.now, TaskProgress()).watch(changes))  # type: ignore[arg-type]
     await asyncio.wait_for(read.get(), 10)
     grid.workers("a")
     for tasks in (1, 2):
@@ -295,3 +296,46 @@ def test_job_that_waits_behind_an_endless_one_has_no_forecast() -> None:
     assert outlook(grid.scheduler.state)[later] == Unknown(reason)
     grid.join("b")
     assert isinstance(outlook(grid.scheduler.state)[later], Forecast)
+
+
+def test_single_task_has_an_eta_by_its_progress() -> None:
+    grid = Grid()
+    grid.workers("a")
+    job = grid.submit(1, max_replicas=1)
+    (attempt,) = grid.running("a")
+    grid.report("a")
+    grid.now += 630.0
+    grid.report("a")
+    assert unknown(grid, job) == "no task of it has finished yet"
+    found = outlook(grid.scheduler.state, {attempt: 0.63})[job]
+    assert isinstance(found, Forecast)
+    assert (found.p50_s, found.based_on) == (pytest.approx(370.0, rel=0.01), "the progress of 1 running task")
+    assert found.p50_s < found.p90_s < 600
+    assert isinstance(outlook(grid.scheduler.state, {attempt: 0.001})[job], Unknown), "too little to judge by"
+
+
+def test_tasks_that_wait_are_estimated_by_the_progress_of_others() -> None:
+    grid = Grid()
+    grid.workers("a")
+    job = grid.submit(3, max_replicas=1)
+    attempt = grid.running("a")[0]
+    grid.report("a")
+    grid.now += 50.0
+    grid.report("a")
+    found = outlook(grid.scheduler.state, {attempt: 0.5})[job]
+    assert isinstance(found, Forecast)
+    assert 200 < found.p50_s < 330, "half a task, and two more of 100 s each"
+
+
+def test_progress_of_a_late_task_counts_more_than_others_durations() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a")
+    job = grid.submit(3, max_replicas=1)
+    run(grid, 2)
+    (attempt,) = grid.running("a")
+    grid.now += 100.0
+    grid.report("a")
+    found = outlook(grid.scheduler.state, {attempt: 0.1})[job]
+    assert isinstance(found, Forecast)
+    assert found.p50_s == pytest.approx(900.0, rel=0.1)
+    assert not found.by_progress

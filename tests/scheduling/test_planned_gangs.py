@@ -20,6 +20,7 @@ from loopline_master.core.wings.gangs.planning.explain_plan import estimated_sta
 from loopline_master.core.wings.gangs.planning.grid_horizons import switch_of
 from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_master.forecaster import Forecaster
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.store.records import EtaRecords
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, TaskId
 from loopline_shared.rest.bodies import PlanView
@@ -259,7 +260,7 @@ def test_eta_note_gives_the_latest_end_of_a_promised_gang() -> None:
     start = plan_of(made, promised).start
     assert start is not None
     no_records = EtaRecords(never, never)
-    forecaster = Forecaster(made.scheduler, no_records, lambda: made.now)
+    forecaster = Forecaster(made.scheduler, no_records, lambda: made.now, TaskProgress())
     notes = [forecaster.with_eta(views.job(job, JobState.QUEUED)).eta_note for job in (promised, predicted)]
     unknown = "no task of it has finished yet"
     by_limit = f"by its promised start and its limit it would be over in {start + 100 - made.now:.0f} s at the latest"

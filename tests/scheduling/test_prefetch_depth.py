@@ -15,6 +15,7 @@ from loopline_master.core.events import JobSubmitted
 from loopline_master.core.kernel.effects import Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import Forecaster
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.store.records import EtaRecords
 from loopline_shared.model import AttemptId, JobState, Order
 from loopline_shared.rest.bodies import Counts
@@ -215,7 +216,7 @@ async def never(work: object) -> Any:
 def test_job_whose_tasks_only_wait_at_workers_is_queued() -> None:
     life = Life(bimodal, users=1)
     first, later = life.submit("ann", 3, size=30.0), life.submit("ann", 2, size=1e-3)
-    forecaster = Forecaster(life.grid.scheduler, EtaRecords(never, never), lambda: life.grid.now)
+    forecaster = Forecaster(life.grid.scheduler, EtaRecords(never, never), lambda: life.grid.now, TaskProgress())
     found = [
         forecaster.with_eta(views.job(job, JobState.RUNNING, tasks=Counts(running=2), condition="running"))
         for job in (first, later)

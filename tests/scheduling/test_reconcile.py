@@ -187,6 +187,23 @@ def test_lost_attempt_is_adopted_if_its_task_may_have_another() -> None:
     assert said(effects.assigns["b"]) == ["cancel 1.1.2"]
 
 
+@pytest.mark.parametrize(("ran_s", "stays"), [(35.0, FIRST), (1e9, FIRST), (5.0, SECOND), (0.0, SECOND)])
+def test_attempt_that_is_further_ahead_stays_when_a_lost_one_is_back(ran_s: float, stays: AttemptId) -> None:
+    """The agent had hung, and its task has run on; or it was suspended with its computer."""
+    grid = replaced(max_replicas=1)
+    grid.report("b")
+    grid.wait(10.0)
+    grid.join("a", reports=False)
+    grid.report("a", clock=(ran_s, 0.0))
+    grid.report("a", clock=(ran_s, 0.0))
+    grid.report("b")
+    states = {one: grid.store.attempts[one].state for one in (FIRST, SECOND)}
+    assert states.pop(stays) == "running"
+    assert [*states.values()] == ["cancelled"]
+    grid.end(stays)
+    assert grid.task(1).winner == stays.number
+
+
 def test_lost_attempt_is_cancelled_if_its_task_may_have_no_other() -> None:
     grid = replaced(max_replicas=1)
     effects = grid.join("a")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount
 from loopline_master.outcomes import explain_ended_job, explain_ended_task, failure_reasons
 from loopline_master.store.queries.failure_queries import FailureGroup
 from loopline_master.store.records import ToldEta
@@ -36,6 +37,40 @@ async def test_history_counts_votes_of_a_quorum_but_no_losing_replica(store):
     for subject in ("user", "worker", "job"):
         [line] = await store.usage.by(subject, 0.0, 1e9, 9)
         assert (line.useful_cpu_s, line.wasted_cpu_s, line.replicated_cpu_s) == (7.0, 8.0, 8.0), subject
+
+
+async def test_history_counts_time_in_checkpoints_as_kept(store):
+    accounts = [
+        CheckpointAccount(1, 1, 1, sent=3, sent_bytes=1000, held_s=0.5, kept_cpu_ms=6000),
+        CheckpointAccount(1, 2, 1, sent=1, sent_bytes=10, held_s=0.25, kept_cpu_ms=2000),
+    ]
+    await keep(store, a_job(1, finished_at=300.0), a_job(2), a_task(1), a_task(2), a_task(1, 2), a_worker("ant"))
+    cut = {"state": AttemptState.FAILED, "accepted": False}
+    await keep(
+        store,
+        an_attempt(1, number=1, **ended(cpu_s=8.0, **cut)),
+        an_attempt(1, number=2, **ended(cpu_s=1.0)),
+        an_attempt(2, number=1, **ended(cpu_s=5.0, accepted=False)),
+        an_attempt(1, 2, 1, **ended(cpu_s=4.0)),
+        of_wings={CheckpointAccount: {one.id: one for one in accounts}},
+    )
+    for subject in ("user", "worker", "job"):
+        line = (await store.usage.by(subject, 0.0, 1e9, 9))[0]
+        figures = (line.kept_cpu_s, line.lost_cpu_s, line.wasted_cpu_s, line.checkpoints, line.checkpoint_bytes)
+        assert figures == (8.0, 2.0, 3.0, 4, 1010), subject
+        assert line.checkpoint_held_s == 0.75
+    (line,) = await store.usage.by("job", 0.0, 1e9, 1)
+    assert (line.subject, line.checkpoints) == ("1", 4), "the cut line is not brought back by its checkpoints"
+    ledger = (await store.jobs.view(1)).ledger
+    assert (ledger.kept_cpu_s, ledger.checkpoints, ledger.checkpoint_bytes, ledger.checkpoint_held_s) == (
+        8.0,
+        4,
+        1010,
+        0.75,
+    )
+    before = await store.usage.by("worker", 0.0, 1e9, 9)
+    await keep(store, forgotten_jobs=(1,))
+    assert await store.usage.by("worker", 0.0, 1e9, 9) == before
 
 
 async def test_ended_job_explains_its_duration(store):

@@ -482,6 +482,9 @@ while True:
     first, *later = taken(master)
     assert (first.size_bytes, first.sent_bytes) == (10 * 2**20, 10 * 2**20)
     assert {(one.size_bytes, one.sent_bytes) for one in later} == {(10 * 2**20, 2**20)}
+    costs = later[-1].costs
+    assert (costs.sent, costs.sent_bytes) == (len(later) + 1, (len(later) + 10) * 2**20)
+    assert costs.held_s > 0
     puts = [name for method, name, _ in master.asked if method == "PUT"]
     assert len(puts) == len(set(puts))
     asked = Counter(name for method, name, _ in master.asked if method == "HEAD")

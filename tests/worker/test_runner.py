@@ -128,7 +128,8 @@ async def test_environment_is_the_documented_one(bench: Bench, monkeypatch: pyte
         "MINE": "1", "LOOPLINE_JOB": "1", "LOOPLINE_JOB_NAME": "pi", "LOOPLINE_TASK": "1",
         "LOOPLINE_ATTEMPT": "1.1.1", "LOOPLINE_WORKER": "bench", "LOOPLINE_SLOTS": "2",
         "LOOPLINE_PARAMETERS": '{"seed": 7}', "LOOPLINE_SCRATCH": scratch,
-        "LOOPLINE_RESULT": f"{tmp}/result.json", **dict.fromkeys(THREADS, "2"),
+        "LOOPLINE_RESULT": f"{tmp}/result.json", "LOOPLINE_PROGRESS": f"{tmp}/progress",
+        **dict.fromkeys(THREADS, "2"),
     }  # fmt: skip
     assert {
         name: value for name, value in environment.items() if name not in ("LC_CTYPE", "LC_ALL", "TZ")

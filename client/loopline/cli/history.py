@@ -35,6 +35,8 @@ async def history(
 ) -> None:
     """Sum up the processor time that tasks took: useful, on replicas, wasted on losing replicas, lost.
 
+    Time that checkpoints kept of stopped attempts is listed as kept, with the bytes sent for them.
+
     By program: what the latest runs tell, which predicts jobs without a size. Jobs of one user, name and folder are
     runs of one program. `--json` has the runs themselves.
 
@@ -118,17 +120,22 @@ def _used(limit: LimitUse) -> str:
 def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
     if not report.lines:
         return Text("nothing has run in that time")
-    figures = ("jobs", "tasks", "attempts", "slot time", "CPU useful", "on replicas", "wasted", "lost")
+    has_checkpoints = any(line.checkpoints for line in report.lines)
+    more = ("kept", "checkpoints") if has_checkpoints else ()
+    figures = ("jobs", "tasks", "attempts", "slot time", "CPU useful", "on replicas", "wasted", "lost", *more)
     names = (by, "name") if by == "job" else (by,)
     made = tables.table(
-        *names, *figures, right=figures, drop=("attempts", "on replicas", "lost", "slot time", "jobs"),
+        *names, *figures, right=figures, drop=("attempts", "on replicas", "lost", "slot time", "jobs", "checkpoints"),
         fold={"name": 16, by: 16},
     )  # fmt: skip
     for line in report.lines:
         counts = [f"{count:,}" for count in (line.jobs, line.tasks, line.attempts)]
         times = (line.wall_s, line.useful_cpu_s, line.replicated_cpu_s, line.wasted_cpu_s, line.lost_cpu_s)
         subject = (line.subject, Text(line.name)) if by == "job" else (line.subject,)
-        made.add_row(*subject, *counts, *map(human.duration, times))
+        cells = [*counts, *map(human.duration, times)]
+        if has_checkpoints:
+            cells += [human.duration(line.kept_cpu_s), f"{line.checkpoints:,}, {human.amount(line.checkpoint_bytes)}"]
+        made.add_row(*subject, *cells)
     since = f"since {human.moment(report.since)}" if report.since else "since the beginning"
     return Group(Text(since, "dim"), made)
 

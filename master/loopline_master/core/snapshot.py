@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
 from loopline_master.core.wings.resources.limit import Limit
@@ -34,11 +34,13 @@ class Snapshot:
     limits: list[Limit] = field(default_factory=list)
     checkpoints: list[SavedCheckpoint] = field(default_factory=list)
     resumed: list[ResumedAttempt] = field(default_factory=list)
+    checkpoint_accounts: list[CheckpointAccount] = field(default_factory=list)
 
     def of(self, kind: type[Entity]) -> list[Entity]:
         """Return the rows of a wing's entities of this class."""
         found: dict[type, list[Any]] = {
             Gang: self.gangs, Plan: self.plans, Carrier: self.carriers, User: self.users, Limit: self.limits,
             SavedCheckpoint: self.checkpoints, ResumedAttempt: self.resumed,
+            CheckpointAccount: self.checkpoint_accounts,
         }  # fmt: skip
         return found[kind]

@@ -25,6 +25,7 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.links.allowed_offers import allowed_part
 from loopline_master.links.checkpoint_files import whole_checkpoints
 from loopline_master.links.connection import Complete, WorkerLink
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
@@ -63,11 +64,13 @@ class WorkerLinks:
         exchange: Exchange,
         keys: WorkerKeys,
         busy_time: BusyTime,
+        progress: TaskProgress,
         life: str = "",
     ) -> None:
         """``life``: of the database (store/past/lives.py)."""
         self._engine = engine
         self._busy_time = busy_time
+        self._progress = progress
         self._exchange = exchange
         self._complete = complete
         self._blobs = blobs
@@ -182,6 +185,7 @@ class WorkerLinks:
         try:
             while report := await link.next_report():
                 self._refuse_other_life(report)
+                self._progress.note(hello.worker, report)
                 if report.peers is not None:
                     self._exchange.heard(
                         hello, link.session, link.remote, report, has_certificate=link.has_certificate
@@ -197,6 +201,8 @@ class WorkerLinks:
                     await self._engine.post(event)
         finally:
             self._exchange.left(hello.worker, link.session)
+            if self._open.get(hello.worker) is link:
+                self._progress.left(hello.worker)
             self._engine.post(WorkerLeft(hello.worker, link.session))
             if self._open.get(hello.worker) is link:
                 del self._open[hello.worker], self._left_out[hello.worker]

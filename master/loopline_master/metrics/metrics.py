@@ -24,6 +24,7 @@ from loopline_master.core.kernel.invariants import check_job, check_worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.trust.trust import Mismatch
+from loopline_master.metrics.checkpoint_counters import CheckpointCounters
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
@@ -85,6 +86,7 @@ class Metrics:
         self._log_entries = self._gauge("event_log_entries", "Entries of the event log")
         self._log_written = self._counter("event_log_bytes", "Event log that was written")
         self._log_counted = 0
+        self._checkpoints = CheckpointCounters(self._registry)
         self.costs = UserCosts()
         self.lag_s, self.started_at = 0.0, time.time()
 
@@ -107,6 +109,7 @@ class Metrics:
                 self._dispatched.of["true" if attempt.replica else "false",] += 1
             if attempt.ended_at == now:
                 self._attempts_ended.of[attempt.state,] += 1
+        self._checkpoints.count(effects)
         if effects.overstated:
             self._overstated.inc(len(effects.overstated))
 

@@ -36,6 +36,7 @@ from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import (
     attempts,
     carriers,
+    checkpoint_accounts,
     checkpoints,
     event_log,
     evidence,
@@ -71,10 +72,12 @@ _COMPARED = (
     limits,
     checkpoints,
     resumptions,
+    checkpoint_accounts,
     exemptions,
     evidence,
 )
 _PROOFS = (exemptions, evidence)
+_CHECKPOINTS = (checkpoints, resumptions, checkpoint_accounts)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 
@@ -169,7 +172,7 @@ class _Memory:
         for saved in effects.dropped(SavedCheckpoint):
             self._rows[checkpoints].pop(saved, None)
         if gone := set(effects.forgotten_jobs):
-            for table in (jobs, specs, tasks, attempts, plans, gangs, checkpoints, resumptions, *_PROOFS):
+            for table in (jobs, specs, tasks, attempts, plans, gangs, *_CHECKPOINTS, *_PROOFS):
                 self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}
         for name in effects.gone:
             self._rows[workers].pop((name,), None)

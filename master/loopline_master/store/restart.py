@@ -15,6 +15,7 @@ from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.store.rows import (
     ATTEMPTS,
     CARRIERS,
+    CHECKPOINT_ACCOUNTS,
     CHECKPOINTS,
     GANGS,
     GRID,
@@ -29,7 +30,7 @@ from loopline_master.store.rows import (
     Entity,
     Mapper,
 )
-from loopline_master.store.tables import attempts, checkpoints, jobs, plans, resumptions, tasks
+from loopline_master.store.tables import attempts, checkpoint_accounts, checkpoints, jobs, plans, resumptions, tasks
 from loopline_shared.model import TaskState
 
 _OPEN = (TaskState.QUEUED, TaskState.RUNNING)
@@ -46,7 +47,9 @@ _occupied_tasks = select(attempts.c.job, attempts.c.task).where(_not_over)
 def snapshot(connection: Connection) -> Snapshot:
     """Return the entities of everything unfinished."""
     task = tuple_(tasks.c.job, tasks.c.number)
-    resumption = tuple_(resumptions.c.job, resumptions.c.task, resumptions.c.number)
+    resumption, account = (
+        tuple_(*(table.c[name] for name in ("job", "task", "number"))) for table in (resumptions, checkpoint_accounts)
+    )
     grids = _all(connection, GRID)
     return Snapshot(
         grid=grids[0] if grids else Grid(),
@@ -63,6 +66,7 @@ def snapshot(connection: Connection) -> Snapshot:
         limits=_all(connection, LIMITS),
         checkpoints=_all(connection, CHECKPOINTS, checkpoints.c.job.in_(select(jobs.c.id).where(_live))),
         resumed=_all(connection, RESUMPTIONS, resumption.in_(_lasting)),
+        checkpoint_accounts=_all(connection, CHECKPOINT_ACCOUNTS, account.in_(_lasting)),
     )
 
 

@@ -21,7 +21,7 @@ from loopline_master.core.kernel.effects import Effects, Submitted
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.kernel.runs import key_of
 from loopline_master.core.kernel.transitions import END
-from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
@@ -267,6 +267,7 @@ USERS = _Rewritten(User, tables.users, ("name", "__class__"))
 LIMITS = Mapper(Limit, tables.limits)
 CHECKPOINTS = Mapper(SavedCheckpoint, tables.checkpoints)
 RESUMPTIONS = Mapper(ResumedAttempt, tables.resumptions)
+CHECKPOINT_ACCOUNTS = Mapper(CheckpointAccount, tables.checkpoint_accounts)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 EVIDENCE = Mapper(Evidence, tables.evidence)
 _RECORDED = (
@@ -295,7 +296,7 @@ _KINDS: dict[str, Mapper[Any]] = {
 """By the names of effects, in an order that foreign keys allow."""
 _OF_WINGS: dict[type, Mapper[Any]] = {
     Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS, Limit: LIMITS,
-    SavedCheckpoint: CHECKPOINTS, ResumedAttempt: RESUMPTIONS,
+    SavedCheckpoint: CHECKPOINTS, ResumedAttempt: RESUMPTIONS, CheckpointAccount: CHECKPOINT_ACCOUNTS,
 }  # fmt: skip
 """The same, of wings: after those of the kernel."""
 _of_kinds = attrgetter(*_KINDS)

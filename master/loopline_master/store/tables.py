@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
@@ -216,6 +216,13 @@ resumptions = Table(  # attempts that continued from a checkpoint
     ForeignKeyConstraint(["job"], ["jobs.id"]),
 )
 
+checkpoint_accounts = Table(  # of attempts that took checkpoints
+    "checkpoint_accounts",
+    metadata,
+    *_columns(CheckpointAccount, key=["job", "task", "number"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+)
+
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 
 forecasts = Table(  # forecasts of a job at certain moments, to be compared with its end
@@ -265,8 +272,8 @@ usage = Table(  # of forgotten jobs, by the day of their end
     Column("kind", Text, primary_key=True),  # user or worker
     Column("name", Text, primary_key=True),
     Column("day", WHOLE, primary_key=True, autoincrement=False),  # since 1970
-    *_each(WHOLE, "jobs", *_COUNTS),
-    *_each(Double(), *_USED),
+    *_each(WHOLE, "jobs", *_COUNTS, "checkpoints", "checkpoint_bytes"),
+    *_each(Double(), *_USED, "kept_cpu_s", "checkpoint_held_s"),
 )
 
 job_sums = Table(  # of the attempts of large jobs, by pieces of tasks (history/job_sums.py)

@@ -44,6 +44,18 @@ class CheckpointOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointCosts:
+    """The costs of all checkpoints of an attempt until now."""
+
+    sent: Count = 0  # checkpoints that were sent to the master
+    sent_bytes: Count = 0
+    held_s: Seconds = 0.0  # time that the task was stopped for them
+
+
+NO_COSTS = CheckpointCosts()
+
+
+@dataclass(frozen=True, slots=True)
 class TakenCheckpoint:
     """A checkpoint whose files the master has."""
 
@@ -55,6 +67,7 @@ class TakenCheckpoint:
     wall_s: Seconds
     line: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_LINE)]
     times: Count  # resumptions before it
+    costs: CheckpointCosts = NO_COSTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ def _ledgers_add_up(store: MemoryStore) -> None:
     for attempt in store.attempts.values():
         is_known = attempt.exit_code is not None and not attempt.late
         assert not (is_known and attempt.assumed_cpu_ms), f"attempt {attempt.id} is known, and still assumed"
-        known[attempt.job] += ms_of(attempt.cpu_s) if is_known else attempt.assumed_cpu_ms
+        kept = store.checkpoint_accounts.get(attempt.id)
+        kept_ms = kept.kept_cpu_ms if kept else 0
+        known[attempt.job] += max(0, ms_of(attempt.cpu_s) - kept_ms) if is_known else attempt.assumed_cpu_ms
     for job in store.jobs.values():
         entered = job.useful_cpu_ms + job.wasted_cpu_ms + job.lost_cpu_ms
         assert entered == known[job.id], f"job {job.id} has {entered} ms in its ledger, its attempts {known[job.id]}"
@@ -134,7 +136,7 @@ def check_replay(store: MemoryStore) -> None:
     assert again.grid == store.grid
     for part in (
         "jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "users", "exemptions", "checkpoints",
-        "resumed",
+        "resumed", "checkpoint_accounts",
     ):  # fmt: skip
         assert_same(part, getattr(store, part), getattr(again, part))
 

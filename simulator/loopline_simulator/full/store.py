@@ -13,7 +13,7 @@ from loopline_master.core.kernel.runs import ProgramKey
 from loopline_master.core.kernel.transitions import END
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
-from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption, flaw_of
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
@@ -38,6 +38,7 @@ class MemoryStore:
         self.limits: dict[tuple[str, str], Limit] = {}
         self.checkpoints: dict[tuple[int, int, str], SavedCheckpoint] = {}
         self.resumed: dict[AttemptId, ResumedAttempt] = {}
+        self.checkpoint_accounts: dict[AttemptId, CheckpointAccount] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, float, str], Exemption] = {}
         self.evidence: dict[tuple[int, float, str], Evidence] = {}
@@ -78,6 +79,7 @@ class MemoryStore:
             self.checkpoints.pop(outdated, None)
         self.checkpoints |= {key: copy(saved) for key, saved in effects.rows(SavedCheckpoint).items()}
         self.resumed |= {key: copy(resumed) for key, resumed in effects.rows(ResumedAttempt).items()}
+        self.checkpoint_accounts |= {key: copy(account) for key, account in effects.rows(CheckpointAccount).items()}
         self.broken += effects.told(BrokenPromise)
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.told(Exemption)}
@@ -111,6 +113,11 @@ class MemoryStore:
             limits=[copy(limit) for limit in self.limits.values()],
             checkpoints=[copy(saved) for saved in self.checkpoints.values() if saved.job in live],
             resumed=[copy(resumed) for resumed in self.resumed.values() if not self.attempts[resumed.id].is_over],
+            checkpoint_accounts=[
+                copy(account)
+                for account in self.checkpoint_accounts.values()
+                if not self.attempts[account.id].is_over
+            ],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

@@ -16,6 +16,8 @@ const SPANS: [string, number][] = [
 const READ_EVERY_MS = 60_000;
 const MOST_USERS = 1000;
 
+type Row = [name: string, meaning: string, seconds: number];
+
 /** Cost and benefit of replicas: their CPU time, and how often they won. */
 export function LedgerSection() {
   const [span, setSpan] = useState(SPANS[1]![1]);
@@ -49,9 +51,10 @@ export function LedgerSection() {
 
 function LedgerTable({ lines }: { lines: HistoryLine[] }) {
   const sums = summed(lines);
-  const whole = sums.useful_cpu_s + sums.wasted_cpu_s + sums.lost_cpu_s;
-  const rows: [string, string, number][] = [
+  const whole = sums.useful_cpu_s + sums.kept_cpu_s + sums.wasted_cpu_s + sums.lost_cpu_s;
+  const rows: Row[] = [
     ["useful", "its result is the task’s", sums.useful_cpu_s],
+    ...(sums.kept_cpu_s > 0 ? ([["kept", "a checkpoint has it: the task continued", sums.kept_cpu_s]] as Row[]) : []),
     ["superfluous", "another attempt was quicker, or its job was cancelled", sums.wasted_cpu_s],
     ["lost", "the task failed, or the worker went away or gave it back", sums.lost_cpu_s],
   ];

@@ -7,7 +7,7 @@ import { maySubmit } from "../session/session";
 import { LogsSection } from "../tasks/LogsSection";
 import { OutputsSection } from "../tasks/OutputsSection";
 import { Gantt } from "../timeline/Gantt";
-import { amount, count, cpuTime, duration, moment, period, plural } from "../text/human";
+import { amount, count, cpuTime, duration, moment, percent, period, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Progress } from "../ui/Progress";
@@ -110,6 +110,7 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Waited", period(job.waited, now.value)],
         ["Started", job.started_at !== null && moment(job.started_at)],
         isOver(job) ? ["Ended", moment(job.finished_at)] : ["ETA", <EtaText eta={job.eta} note={job.eta_note} />],
+        ["Progress", job.progress !== null && job.progress !== undefined && percent(job.progress, 1)],
         ["Took", job.took && period(job.took, now.value)],
         ["Held for", job.was_held && period(job.was_held, now.value)],
         ["Order", job.order],
@@ -163,9 +164,16 @@ function spreadOf({ predicted }: JobDetail): string {
 /** CPU time of the job by outcome, in seconds; each includes that of replicas. */
 function ledgerFacts(ledger: JobDetail["ledger"]): [string, string | false][] {
   const { useful_cpu_s = 0, wasted_cpu_s = 0, lost_cpu_s = 0, replicated_cpu_s = 0, won_cpu_s = 0 } = ledger ?? {};
+  const { kept_cpu_s = 0, checkpoints = 0, checkpoint_bytes = 0, checkpoint_held_s = 0 } = ledger ?? {};
   const won = won_cpu_s ? `, ${cpuTime(won_cpu_s)} of it in results` : "";
   return [
     ["Useful CPU", cpuTime(useful_cpu_s)],
+    ["Kept CPU", kept_cpu_s > 0 && `${cpuTime(kept_cpu_s)} in checkpoints`],
+    [
+      "Checkpoints",
+      checkpoints > 0 &&
+        `${count(checkpoints)}, ${amount(checkpoint_bytes)}, tasks stopped for ${cpuTime(checkpoint_held_s)}`,
+    ],
     ["Wasted CPU", wasted_cpu_s > 0 && cpuTime(wasted_cpu_s)],
     ["Lost CPU", lost_cpu_s > 0 && cpuTime(lost_cpu_s)],
     ["CPU of replicas", replicated_cpu_s > 0 && cpuTime(replicated_cpu_s) + won],

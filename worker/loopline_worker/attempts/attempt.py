@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loopline_shared.model import Held, Outcome, OutputFile, Result, Stream
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.attempts import result_file, scratch
+from loopline_worker.attempts import progress_file, result_file, scratch
 from loopline_worker.attempts.agent_wing import AttemptPart
 from loopline_worker.attempts.attempt_clock import AttemptClock
 from loopline_worker.attempts.capture import Capture
@@ -92,6 +92,8 @@ class Attempt:
         self._is_followed = False
         self._verdict: Verdict | None = None  # the requested outcome and reason, if it must end
         self._peak_memory_bytes = 0
+        self._progress: float | None = None
+        self._progress_remark = ""
         self._clock = AttemptClock()
         for part in parts:
             part.attach(self)
@@ -119,7 +121,10 @@ class Attempt:
     def held(self) -> Held:
         """Return the attempt as a Report has it."""
         wall_s, in_slot_s = self._clock.wall_s, self._clock.in_slot_s
-        return Held(self.id, wall_s, self.usage.cpu_s, self.is_frozen, slot=self.slot, in_slot_s=in_slot_s)
+        return Held(
+            self.id, wall_s, self.usage.cpu_s, self.is_frozen,
+            slot=self.slot, in_slot_s=in_slot_s, progress=self._progress,
+        )  # fmt: skip
 
     def end(self, outcome: Outcome, reason: str = "", *, grace_s: float = 0.0) -> None:
         """End the attempt unless it has ended. The first call decides the outcome and the reason.
@@ -185,8 +190,12 @@ class Attempt:
         return self._tree is None or self._tree.is_still()
 
     def measure(self) -> None:
-        """Measure the tree's usage until now."""
+        """Measure the tree's usage until now, and read its progress."""
         if self._tree:
+            try:
+                self._progress = progress_file.read(self.folder)
+            except ValueError:
+                self._progress, self._progress_remark = None, progress_file.REMARK
             usage = self._tree.measure()
             self.usage = replace(usage, cpu_s=max(usage.cpu_s, self.usage.cpu_s))
             self._peak_memory_bytes = max(self._peak_memory_bytes, usage.memory_bytes)
@@ -384,7 +393,7 @@ class Attempt:
         if is_read(outcome) and ended.folder_is_left and result_file.exists(self.folder):
             metrics, remark = await asyncio.to_thread(result_file.read, self.folder)
         if outcome is Outcome.SUCCEEDED:
-            reason = "; ".join(filter(None, (reason, remark)))
+            reason = "; ".join(filter(None, (reason, remark, self._progress_remark)))
         return self._result(ended, (outcome, reason), outputs, metrics, is_final)
 
     async def _with_breach(self, ended: Ended) -> Ended:

@@ -13,7 +13,7 @@ from pathlib import Path
 from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
 from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Run
-from loopline_worker.attempts import result_file, scratch
+from loopline_worker.attempts import progress_file, result_file, scratch
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.launch.interface import Call, Job
 
@@ -76,6 +76,7 @@ class TaskEnvironment:
     LOOPLINE_PARAMETERS  the task's parameters, a JSON object
     LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
     LOOPLINE_RESULT      file for its metrics, a JSON object of names and numbers
+    LOOPLINE_PROGRESS    file for the part of it that is done, a number from 0 to 1
     ==================== ==========================================================================
     """
 
@@ -108,6 +109,7 @@ class TaskEnvironment:
             "LOOPLINE_PARAMETERS": _as_json(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
             result_file.VARIABLE: f"{for_files}{os.sep}{result_file.NAME}",
+            progress_file.VARIABLE: f"{for_files}{os.sep}{progress_file.NAME}",
         }
 
 

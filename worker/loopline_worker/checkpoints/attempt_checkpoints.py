@@ -58,7 +58,7 @@ class AttemptCheckpoints(AttemptPart):
         self._on_news, self._on_end = on_news, on_end
         self._stored = tools.store.task(run.attempt)
         self._interval = interval.local(every_s, now)
-        self._sending = Sending(self._stored, tools, interval.remote(every_s, now), on_news)
+        self._sending = Sending(self._stored, tools, interval.remote(every_s, now), self._on_sent)
         self._news = asyncio.Event()
         self._events = SaveEvents(self._news.set, self._count_output)
         self._tree: Tree | None = None
@@ -93,7 +93,7 @@ class AttemptCheckpoints(AttemptPart):
         if start.manifest:
             log.info("attempt %s continues after %.0f s of work", self._attempt.id, start.wall_s)
         if start.at_master:
-            self._sending.at_master = frozenset(start.sizes)
+            self._sending.at_master, self._sending.sent_s = frozenset(start.sizes), start.wall_s
         elif record := self._stored.record():
             record = replace(record, attempt=self._attempt.id, times=start.times)
             self._sending.offer(Checkpoint(Packed(start.manifest, {}, start.sizes), record))
@@ -138,6 +138,9 @@ class AttemptCheckpoints(AttemptPart):
         """Close the watch."""
         self._events.close()
         self._on_end()
+
+    def _on_sent(self, taken: TakenCheckpoint) -> None:
+        self._on_news(replace(taken, costs=replace(taken.costs, held_s=self._snapshots.held_s)))
 
     def _count_output(self) -> int:
         return sum(stream.size_bytes for stream in self._attempt.streams)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from loopline_shared.model import Sha256
-from loopline_shared.protocol.checkpoints import TakenCheckpoint
+from loopline_shared.protocol.checkpoints import CheckpointCosts, TakenCheckpoint
 from loopline_worker.checkpoints.interval import CheckpointInterval
 from loopline_worker.checkpoints.local_store import StoredTask
-from loopline_worker.checkpoints.packing import Checkpoint, Packed
+from loopline_worker.checkpoints.packing import Checkpoint
 from loopline_worker.checkpoints.tools import CheckpointTools, together
 from loopline_worker.files.uploads import UploadRefusedError
 
@@ -32,12 +32,14 @@ class Sending:
     ) -> None:
         self.at_master: frozenset[Sha256] = frozenset()
         """Pieces of the newest checkpoint that the master has."""
+        self.sent_s = 0.0  # run time of the task in the newest one at the master
         self.interval = interval
         self._stored = stored
         self._tools = tools
         self._on_sent = on_sent
         self._newest: Checkpoint | None = None
         self._sent = ""  # manifest
+        self._sent_count, self._sent_bytes = 0, 0
         self._sending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._on_its_way: Checkpoint | None = None
@@ -84,7 +86,7 @@ class Sending:
         self._sending = self._timer = None
 
     def _plan(self) -> None:
-        """StartingPoint sending when it is due. What is under way is finished first."""
+        """Start sending when it is due. What is under way is finished first."""
         if self._sending is None and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.0, self.interval.due_at - time.monotonic()), self._start)
@@ -97,38 +99,44 @@ class Sending:
     async def _send(self, one: Checkpoint) -> None:
         began_at = time.monotonic()
         try:
-            sent_bytes = await self._send_pieces(one.packed)
-            await self._tools.uploads.upload(one.packed.manifest, self._stored.path(one.packed.manifest))
+            sent_bytes = await self._send_pieces(one)
+            self.sent_s = one.record.wall_s
         except UploadRefusedError as error:
             self.interval.failed(time.monotonic())
             log.warning("a checkpoint of %s stays here: %s", one.record.attempt, error)
         else:
             self.interval.succeeded(began_at, time.monotonic() - began_at)
             self._sent, self.at_master = one.packed.manifest, frozenset(one.packed.sizes)
-            self._on_sent(_taken(one, sent_bytes))
+            self._sent_count, self._sent_bytes = self._sent_count + 1, self._sent_bytes + sent_bytes
+            self._on_sent(_taken(one, sent_bytes, CheckpointCosts(self._sent_count, self._sent_bytes)))
         finally:
             self._sending = self._on_its_way = None
         if self._newest is not one:
             self._plan()
 
-    async def _send_pieces(self, packed: Packed) -> int:
-        """Send what the master does not have. Return the number of bytes sent."""
-        sent_bytes = 0
-        pieces = iter([sha256 for sha256 in packed.sizes if sha256 not in self.at_master])
+    async def _send_pieces(self, one: Checkpoint) -> int:
+        """Send the pieces that the master lacks, then the manifest. Return the size of these pieces in bytes."""
+        packed, sent_bytes = one.packed, 0
+        new = [sha256 for sha256 in packed.sizes if sha256 not in self.at_master]
+        left_bytes, at_stake_s = sum(packed.sizes[sha256] for sha256 in new), one.record.wall_s - self.sent_s
 
-        async def send() -> None:
-            nonlocal sent_bytes
+        async def send(pieces: Iterator[Sha256]) -> None:
+            nonlocal sent_bytes, left_bytes
             for sha256 in pieces:
-                if await self._tools.uploads.upload(sha256, self._stored.path(sha256)):
-                    sent_bytes += packed.sizes[sha256]
+                stake = at_stake_s / max(1, left_bytes)
+                is_new = await self._tools.uploads.upload(sha256, self._stored.path(sha256), stake)
+                size_bytes = packed.sizes.get(sha256, 0)
+                sent_bytes, left_bytes = sent_bytes + size_bytes * is_new, left_bytes - size_bytes
 
-        await together(*(send() for _ in range(_AT_ONCE)))
+        pieces = iter(new)
+        await together(*(send(pieces) for _ in range(_AT_ONCE)))
+        await send(iter((packed.manifest,)))
         return sent_bytes
 
 
-def _taken(one: Checkpoint, sent_bytes: int) -> TakenCheckpoint:
+def _taken(one: Checkpoint, sent_bytes: int, costs: CheckpointCosts) -> TakenCheckpoint:
     record = one.record
     return TakenCheckpoint(
         record.attempt, record.manifest, one.packed.size_bytes, sent_bytes, record.cpu_s,
-        wall_s=record.wall_s, line=record.line, times=record.times,
+        wall_s=record.wall_s, line=record.line, times=record.times, costs=costs,
     )  # fmt: skip

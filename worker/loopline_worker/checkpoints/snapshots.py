@@ -55,6 +55,7 @@ class Snapshots:
         agent: AgentView,
     ) -> None:  # fmt: skip
         self.start = StartingPoint()
+        self.held_s = 0.0  # time that the task was stopped for snapshots
         self.newest: Checkpoint | None = None
         self.stamps: Mapping[str, Stamp] = {}  # of the files in the newest one, or as the task started
         self.needed: Callable[[], Collection[Sha256]] = tuple  # pieces that may not be removed
@@ -101,6 +102,8 @@ class Snapshots:
             taken, output = await self._snapshot(deadline)
         finally:
             tree.release()
+            if not was_frozen:
+                self.held_s += time.monotonic() - began_at
         return await self._store(taken, output, record)
 
     async def make_last(self, *, is_orderly: bool) -> Checkpoint | None:

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, Sha256
+from loopline_shared.rest import stakes
 from loopline_shared.rest.direct import HEADER, TAKEN, DirectUpload
 from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.link.http_client import HttpClient
@@ -22,6 +22,7 @@ _AT_ONCE = 2
 _PIECE_BYTES = 2**20
 _SENT_BYTES = 2**16
 """Bytes of a piece that are sent at a time: few enough that progress is visible even on a slow network."""
+_ASK_AGAIN_S = 0.5
 _SILENCE_S = 600.0
 """Longest wait for an answer while the link to the master is open; else see ``HttpClient.while_it_moves``."""
 _WRONG_CONTENT = 422
@@ -36,6 +37,10 @@ class _Refusal:
 
     reason: str
     is_ours: bool = False
+
+
+class _NotYetError(Exception):
+    """The master does not take a file yet."""
 
 
 class UploadRefusedError(Exception):
@@ -55,6 +60,7 @@ class Uploads:
         self._allowance = allowance
         self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._asking = asyncio.Semaphore(_AT_ONCE)  # for turns of checkpoints
         self._has_told = False  # that the master has no room
 
     async def deliver(
@@ -106,16 +112,34 @@ class Uploads:
             return _given_back(result, reason)
         return replace(result, outcome=Outcome.FAILED, reason=reason, outputs=outputs, is_final=True)
 
-    async def upload(self, sha256: Sha256, file: Path) -> bool:
-        """Upload a file, trying until the master has it. False if it had it already. Raises UploadRefusedError."""
-        import aiohttp
+    async def upload(self, sha256: Sha256, file: Path, stake: float) -> bool:
+        """Upload a file at its turn, trying until the master has it. False if it had it already.
 
-        with suppress(aiohttp.ClientError, OSError, TimeoutError, LooplineError):
-            if await self._offset(sha256) is None:
-                return False
+        ``stake``: seconds of work that would be lost, for each byte to be sent. Raises UploadRefusedError.
+        """
+        try:
+            async with self._asking:
+                if not await self._has_turn(sha256, file.stat().st_size, stake):
+                    return False
+        except FileNotFoundError:
+            raise UploadRefusedError("it is gone from the worker's disk") from None
         if refusal := await self._upload(sha256, file):
             raise UploadRefusedError(refusal.reason)
         return True
+
+    async def _has_turn(self, sha256: Sha256, size_bytes: int, stake: float) -> bool:
+        """Wait until the master takes a file. False if it has it."""
+        import aiohttp
+
+        backoff = self._http.backoff()
+        while True:
+            try:
+                return await self._offset(sha256, size_bytes, stakes.encode(size_bytes, stake)) is not None
+            except _NotYetError:
+                await asyncio.sleep(_ASK_AGAIN_S)
+            except (aiohttp.ClientError, OSError, TimeoutError, LooplineError) as error:
+                log.debug("cannot upload %s yet: %s", sha256, error)
+                await asyncio.sleep(backoff.next_s())
 
     async def _upload(self, sha256: Sha256, file: Path) -> _Refusal | None:
         """Upload a file, trying again until the master has it or refuses it for good."""
@@ -158,10 +182,15 @@ class Uploads:
         reason = f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else ""
         return _Refusal(reason, is_ours=status == _WRONG_CONTENT)
 
-    async def _offset(self, sha256: Sha256, size_bytes: int = 0) -> int | DirectUpload | None:
-        """Return the position where the upload continues, or another place to send it; None if the master has it."""
+    async def _offset(self, sha256: Sha256, size_bytes: int = 0, stake: str = "") -> int | DirectUpload | None:
+        """Return the position where the upload continues, or another place to send it; None if the master has it.
+
+        With a ``stake`` the master answers at the file's turn. Raises _NotYetError if it has not come for long.
+        """
         address = self._http.address(f"files/{sha256}")
         headers = self._http.headers() | self._http.direct.asked(size_bytes)
+        if stake:
+            headers[stakes.HEADER] = stake
         timeout = self._http.timeout(_SILENCE_S)
         async with (
             self._http.while_it_moves(),
@@ -169,6 +198,8 @@ class Uploads:
         ):
             if answer.status == 200:
                 return None
+            if stake and answer.status == stakes.WAIT:
+                raise _NotYetError
             place = answer.headers.get(HEADER)
             return DirectUpload.decode(place) if place else int(answer.headers.get("Upload-Offset", 0))
 

@@ -28,7 +28,8 @@ def bars(console: Console) -> Iterator[Show]:
             if job.id not in rows:
                 rows[job.id] = progress.add_task("", total=job.task_count, job=job, note=note)
             done = job.tasks.succeeded + job.tasks.failed + job.tasks.cancelled
-            progress.update(rows[job.id], completed=done, job=job, note=note)
+            told = 0.0 if job.progress is None else job.progress * job.task_count
+            progress.update(rows[job.id], completed=max(done, told), job=job, note=note)
 
         yield show
 

@@ -115,7 +115,10 @@ def _is_implausible(job: JobView) -> bool:
 
 
 def counts(job: JobView) -> str:
-    """Return the progress of a job: ``40 of 100``, and other counts that are not 0."""
+    """Return the progress of a job: ``40 of 100``, and other counts that are not 0.
+
+    If running tasks tell their progress: ``40 of 100 (42%)``.
+    """
     others = {
         "running": job.tasks.running - job.tasks.prefetched,
         "prefetched": job.tasks.prefetched,
@@ -123,7 +126,8 @@ def counts(job: JobView) -> str:
         "cancelled": job.tasks.cancelled,
     }
     remarks = (f", {count:,} {what}" for what, count in others.items() if count)
-    return f"{job.tasks.succeeded:,} of {job.task_count:,}" + "".join(remarks)
+    share = "" if job.progress is None else f" ({job.progress:.0%})"
+    return f"{job.tasks.succeeded:,} of {job.task_count:,}{share}" + "".join(remarks)
 
 
 def job(detail: JobDetail) -> RenderableType:
@@ -162,6 +166,8 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield "files coming", Group(*flow_lines(job.files_coming, _MOST_FLOWS))
     yield "took", human.period(job.took, now)
     yield "CPU time", _accounting(job.ledger)
+    if job.ledger.checkpoints:
+        yield "checkpoints", _checkpoints(job.ledger)
     if job.mismatches:
         yield (
             "mismatches",
@@ -223,6 +229,7 @@ def _held_so_far(eta: Eta) -> str:
 def _accounting(used: JobAccounting) -> str:
     """Return the CPU time of a job, by its use; zeros are left out."""
     figures = {
+        "kept by checkpoints": used.kept_cpu_s,
         "wasted by losers": used.wasted_cpu_s,
         "lost": used.lost_cpu_s,
         "on replicas": used.replicated_cpu_s,
@@ -230,6 +237,11 @@ def _accounting(used: JobAccounting) -> str:
     }
     more = (f", {human.duration(seconds)} {what}" for what, seconds in figures.items() if seconds)
     return f"{human.duration(used.useful_cpu_s)} useful{''.join(more)}"
+
+
+def _checkpoints(used: JobAccounting) -> str:
+    stopped = f"tasks were stopped for {human.duration(used.checkpoint_held_s)}"
+    return f"{used.checkpoints:,} sent, {human.amount(used.checkpoint_bytes)}; {stopped}"
 
 
 def tasks(items: Sequence[TaskView]) -> RenderableType:
@@ -261,7 +273,8 @@ def _took(task: TaskView, now: float) -> str:
 
 def _why(task: TaskView) -> Text:
     mismatch = "results differ" if task.mismatch else ""
-    return Text("; ".join(filter(None, (task.reason, mismatch, _resumed(task.resumed)))))
+    done = "" if task.progress is None else f"{task.progress:.0%} done"
+    return Text("; ".join(filter(None, (task.reason, mismatch, done, _resumed(task.resumed)))))
 
 
 def _resumed(by: ResumedView | None) -> str:

@@ -23,7 +23,7 @@ from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
 from loopline_master.core.kernel.entities import LIVE, Grid, Job
 from loopline_master.core.kernel.index.requirements import RequirementClass, meets, requirement_class_of
 from loopline_master.core.kernel.state import State
-from loopline_shared.model import JobState, Order, OrderWithin, SizeSource
+from loopline_shared.model import AttemptId, JobState, Order, OrderWithin, SizeSource
 from loopline_shared.spec import JobSpec
 
 _Z90 = 1.2816
@@ -40,6 +40,8 @@ _EARLY = 1.0
 """Correction for the first finished tasks of a job, which are short ones: a shift of the logarithm, divided by their
 number plus one."""
 _SAMPLE = 20
+_LEAST_PROGRESS = 0.01
+"""Progress of a task below this says nothing about its end."""
 _VOID = 8.0
 """A given size tells nothing once a task has run for this many times as long, and none has finished."""
 
@@ -51,6 +53,7 @@ class Forecast:
     p50_s: float
     p90_s: float
     based_on: str
+    by_progress: bool = False  # its running tasks tell their progress, and none has finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,31 @@ class Unknown:
     reason: str
 
 
+_UnderWay = tuple[float, float, int]
+"""A running task: its progress (0: unknown), its age in seconds, and its number."""
 Outlook = Mapping[int, Forecast | Unknown]
 """Forecasts by job, for all jobs in the grid or waiting to enter it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A task under way. Times are seconds on its worker."""
+
+    age: float  # the time in its checkpoint included
+    size: float
+    progress: float  # as its program tells it; 0: unknown
+
+    @property
+    def total(self) -> float | None:
+        """Return the time that the whole task takes by its progress; None if that is unknown."""
+        return self.age / self.progress if self.age and self.progress >= _LEAST_PROGRESS else None
+
+    def law(self, law: Lognormal) -> tuple[Lognormal, float]:
+        """Return the law of its time, and its age. ``law``: of all tasks, relative to their sizes."""
+        if self.total is None:
+            return law.scaled(self.size), self.age
+        left, sigma = self.total - self.age, _PRIOR_SIGMA * (1 - self.progress)
+        return Lognormal(math.log(max(left, _LEAST_WORK)), max(_LEAST_SIGMA, sigma)), 0.0
 
 
 @dataclass(slots=True)
@@ -75,15 +101,21 @@ class _Course:
     size: float  # mean size of an unstarted task, in those seconds; for a gang, of each member
     spread: float  # of their sizes, as a standard deviation of the logarithm
     unstarted: int
-    under_way: list[tuple[float, float]]  # of its tasks under way: age, size
+    under_way: list[_Running]
+    by_progress: bool = False  # ``law`` follows from the progress of running tasks
     left_s: float = 0.0  # slot-seconds, in all
     ahead_s: float = 0.0  # slot-seconds before its last task starts, its own included
     end: tuple[float, float] = (0.0, 0.0)  # p50, p90
 
     def __post_init__(self) -> None:
         self.left_s = self.unstarted * self.size * self.law.mean
-        self.left_s += sum(size * self.law.mean_left(age / size) for age, size in self.under_way)
+        self.left_s += sum(law.mean_left(age) for law, age in self.laws)
         self.left_s *= self.job.nodes
+
+    @property
+    def laws(self) -> Iterable[tuple[Lognormal, float]]:
+        """Return law and age of each task under way."""
+        return (one.law(self.law) for one in self.under_way)
 
     @property
     def variance(self) -> float:
@@ -98,14 +130,19 @@ class _Course:
         return self.law.sigma**2 / max(_PRIOR, known) + every
 
 
-def outlook(state: State) -> Outlook:
-    """Return a forecast for every job, or the reason why there is none."""
+def outlook(state: State, progress: Mapping[AttemptId, float] | None = None) -> Outlook:
+    """Return a forecast for every job, or the reason why there is none.
+
+    ``progress``: the part that is done of tasks that running attempts tell.
+    """
     found: dict[int, Forecast | Unknown] = {}
-    courses = _courses(state, found)
+    courses = _courses(state, found, progress=progress)
     _run(state, courses)
     _leave_out_stuck(state, courses, found)
     told = (course for course in _held(state, courses, found) if course.based_on)
-    return found | {course.job.id: Forecast(*course.end, course.based_on) for course in told}
+    return found | {
+        course.job.id: Forecast(*course.end, course.based_on, by_progress=course.by_progress) for course in told
+    }
 
 
 def _leave_out_stuck(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> None:
@@ -194,9 +231,15 @@ class _Slots:
         return slots, work / slots if slots else 1.0
 
 
-def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots | None = None) -> list[_Course]:
+def _courses(
+    state: State,
+    found: dict[int, Forecast | Unknown],
+    slots: _Slots | None = None,
+    progress: Mapping[AttemptId, float] | None = None,
+) -> list[_Course]:
     """Return the courses of the jobs that can make progress; ``found`` takes the reasons of the others."""
-    slots, under_way, queued = slots or _Slots(state), _under_way(state), state.index.attempts.queues.of_job
+    slots, queued = slots or _Slots(state), state.index.attempts.queues.of_job
+    under_way = _under_way(state, progress or {})
     courses = []
     for job in state.jobs.values():
         if job.is_over:
@@ -229,28 +272,33 @@ def _why_unknown(state: State, slots: _Slots, job: Job) -> str:
 
 
 def _course(
-    grid: Grid, job: Job, key: RequirementClass, speed: float, unstarted: int, under_way: list[tuple[float, int]]
+    grid: Grid, job: Job, key: RequirementClass, speed: float, unstarted: int, under_way: list[_UnderWay]
 ) -> _Course:
-    """Return the course of a job.
-
-    ``under_way``: age and number of each running task; ``speed``: mean speed of the slots it may use.
-    """
+    """Return the course of a job. ``speed``: mean speed of the slots it may use."""
     speed *= job.nodes  # the size of a gang is that of all members together
-    sizes = [(age, (job.sweep.size_at(number) or 1.0) / speed) for age, number in under_way]
+    running = [
+        _Running(age, (job.sweep.size_at(number) or 1.0) / speed, progress) for progress, age, number in under_way
+    ]
     given = job.size if job.size_source is SizeSource.GIVEN else None
-    is_void = bool(job.longest) or any(age > _VOID * size for age, size in sizes)
+    told = None
+    is_void = bool(job.longest) or any(one.age > _VOID * one.size for one in running)
     if not job.succeeded and (given is None or is_void):
-        law, based_on = _expected(grid, job)
+        told = _by_progress(running)
+        law, based_on = told or _expected(grid, job)
     else:
-        law = _law(job, [age / size for age, size in sizes])
+        law = _law(job, [one.age / one.size for one in running])
         based_on = (
             f"{job.succeeded} finished task{'' if job.succeeded == 1 else 's'}" if job.succeeded else "its size"
         )
         based_on = based_on if job.succeeded or grid.measured else ""
     size, spread = 1.0 / speed, 0.0
     if given is not None:
-        left = given - job.work_done - speed * sum(size for _, size in sizes)
+        left = given - job.work_done - speed * sum(one.size for one in running)
         size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
+    if job.saved and unstarted:
+        numbers = {number for *_, number in under_way}
+        saved_s = sum(work for number, work in job.saved.items() if number not in numbers) / speed
+        size = max(size - saved_s / (unstarted * law.mean), 1e-3 * size)
     return _Course(
         job=job,
         key=key,
@@ -259,8 +307,19 @@ def _course(
         size=size,
         spread=spread,
         unstarted=unstarted * (job.quorum or 1),
-        under_way=sizes,
+        under_way=running,
+        by_progress=told is not None,
     )
+
+
+def _by_progress(running: Iterable[_Running]) -> tuple[Lognormal, str] | None:
+    """Return the law of a task's duration by the progress of running tasks; None if none tells any."""
+    totals = [one.total / one.size for one in running if one.total is not None]
+    if not totals:
+        return None
+    mu = sum(map(math.log, totals)) / len(totals)
+    tasks = f"{len(totals)} running task{'' if len(totals) == 1 else 's'}"
+    return Lognormal(mu, _PRIOR_SIGMA), f"the progress of {tasks}"
 
 
 def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
@@ -293,22 +352,25 @@ def _law(job: Job, ages: list[float]) -> Lognormal:
     return fitted(count, mean, squares, _LEAST_SIGMA, ages)
 
 
-def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
-    """Return the age and number of each running task, by job.
+def _under_way(state: State, progress: Mapping[AttemptId, float]) -> dict[int, list[_UnderWay]]:
+    """Return the running tasks by job, each as its furthest attempt.
 
     Time counts until a disconnected worker's last Report, and not while an attempt was frozen.
     """
-    oldest: dict[tuple[int, int], float] = {}
+    furthest: dict[tuple[int, int], tuple[float, float]] = {}
     for attempt in state.attempts.values():
         if attempt.state in LIVE and not attempt.is_queued:
             worker = state.workers[attempt.worker]
             until = state.now if worker.session is not None else worker.reported_at or attempt.since
             age = measure.worked_s(attempt, until)
-            oldest[attempt.task_id] = max(age, oldest.get(attempt.task_id, 0.0))
-    ages: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for (job, number), age in oldest.items():
-        ages[job].append((age, number))
-    return ages
+            if attempt.done_before:
+                age += attempt.done_before / measure.speed_of(worker)
+            at = progress.get(attempt.id, 0.0), age
+            furthest[attempt.task_id] = max(at, furthest.get(attempt.task_id, at))
+    found: dict[int, list[_UnderWay]] = defaultdict(list)
+    for (job, number), at in furthest.items():
+        found[job].append((*at, number))
+    return found
 
 
 def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:
@@ -358,10 +420,7 @@ def _end(course: _Course, slots: float) -> tuple[float, float]:
     nodes = course.job.nodes
     last = max(1.0, min(float(course.unstarted + len(course.under_way)), slots / nodes))
     half, most = (share ** (1 / last) for share in (0.5, 0.9))
-    own = [
-        max((size * course.law.left(age / size, q) for age, size in course.under_way), default=0.0)
-        for q in (half, most)
-    ]
+    own = [max((law.left(age, q) for law, age in course.laws), default=0.0) for q in (half, most)]
     if not course.unstarted:
         return own[0], own[1]
     law = Lognormal(course.law.mu + math.log(course.size), math.hypot(course.law.sigma, course.spread))

@@ -1,7 +1,8 @@
 """Measures of finished attempts: CPU time on their job's account, speeds of workers, sizes of tasks, finish tags.
 
 **Accounting** is in whole milliseconds on the job, so that sums do not depend on any order. Useful, wasted and lost
-time add up to all known time. An attempt without a result is assumed to have run until its worker's last Report,
+time, and the time that checkpoints kept of attempts without a result, add up to all known time. An attempt without
+a result is assumed to have run until its worker's last Report,
 until a result corrects this. (A result that comes after the attempt was forgotten is corrected when it is read:
 store/queries/accounting_queries.py.)
 
@@ -62,10 +63,16 @@ def worked_s(attempt: Attempt, until: float) -> float:
     return max(0.0, ran_s(attempt, since, until) - attempt.fetch_s) if attempt.is_set_up else 0.0
 
 
+def done_by(attempt: Attempt, worker: Worker, ran_s: float) -> float:
+    """Return the work that an attempt has done once it has run for ``ran_s``, that in its checkpoint included."""
+    return attempt.done_before + ran_s * speed_of(worker)
+
+
 def assume_lost(job: Job, attempt: Attempt, worker: Worker) -> None:
     """Count the time of an attempt as lost, from its start to the last Report of its worker."""
     if attempt.started_at is not None and not attempt.assumed_cpu_ms:
-        attempt.assumed_cpu_ms = ms_of(ran_s(attempt, attempt.started_at, worker.reported_at or 0.0))
+        ran_ms = ms_of(ran_s(attempt, attempt.started_at, worker.reported_at or 0.0))
+        attempt.assumed_cpu_ms = max(0, ran_ms - attempt.kept_cpu_ms)
         _charge(job, attempt, attempt.assumed_cpu_ms)
         job.lost_cpu_ms += attempt.assumed_cpu_ms
 
@@ -85,7 +92,9 @@ def account(job: Job, task: Task, attempt: Attempt, outcome: Outcome) -> None:
     if attempt.accepted:
         job.useful_cpu_ms += ms
         job.won_cpu_ms += ms if attempt.replica and is_extra(attempt) else 0
-    elif task.state is TaskState.SUCCEEDED or (task.is_open and outcome is Outcome.CANCELLED):
+        return
+    ms = max(0, ms - attempt.kept_cpu_ms)
+    if task.state is TaskState.SUCCEEDED or (task.is_open and outcome is Outcome.CANCELLED):
         job.wasted_cpu_ms += ms
     else:
         job.lost_cpu_ms += ms

@@ -381,6 +381,8 @@ class Attempt:
     gpus: tuple[str, ...] | None = None  # ids of its GPUs; None: its job asks for no GPU
     done_before: float = field(default=0.0, init=False, repr=False, compare=False)
     """Work in the checkpoint that it continued from, in reference CPU-seconds."""
+    kept_cpu_ms: int = field(default=0, init=False, repr=False, compare=False)
+    """CPU time of it that is not lost with it, because a checkpoint has it."""
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 

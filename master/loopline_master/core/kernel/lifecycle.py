@@ -188,16 +188,20 @@ def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) ->
     state.put(attempt)
 
 
-def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False) -> None:
+def adopt_attempt(state: State, attempt: Attempt, ran_s: float = 0.0, *, is_delivering: bool = False) -> None:
     """Take a lost attempt back as running or delivering; cancel it if its task has reached its limits since then.
 
-    One with a term is cancelled as well: its worker is about to end it, and the master to hand its units on.
+    If it has done more work in ``ran_s`` than the attempt that replaced it, that one is cancelled instead. An attempt
+    with a term is always cancelled: its worker is about to end it, and the master to hand its units on.
     """
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
     has_room = task.is_open and (job.max_replicas is None or alive < job.max_replicas)
     has_room = has_room and task.may_be_tried(job, alive)
+    if not has_room and ran_s and (behind := _behind(state, job, task, attempt, ran_s)):
+        cancel_attempt(state, behind, f"attempt {attempt.number}, which it replaced, is back and further ahead")
+        has_room = True
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
@@ -214,6 +218,19 @@ def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False
     attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
     state.put(job, task, attempt)
+
+
+def _behind(state: State, job: Job, task: Task, attempt: Attempt, ran_s: float) -> Attempt | None:
+    """Return the only live attempt at a task if a lost one has done more work, in ``ran_s`` of run time."""
+    others = [one for one in state.index.attempts.of_task.get(task.id, {}).values() if one.state in LIVE]
+    if len(others) != 1 or job.quorum is not None or job.holds_units or attempt.stands_still:
+        return None
+    ran_s = min(ran_s, state.now - attempt.dispatched_at)
+    done, theirs = (
+        measure.done_by(one, state.workers[one.worker], seconds)
+        for one, seconds in ((attempt, ran_s), (others[0], measure.worked_s(others[0], state.now)))
+    )
+    return others[0] if task.is_open and done > theirs else None
 
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 from loopline_master import timings
 from loopline_master.files.blobs import WHOLE, Blobs, Span
 from loopline_master.files.file_store import seal_of
+from loopline_master.files.upload_turns import UploadTurns
 from loopline_master.files.user_files import UserFiles
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.http.answers import StoredFile, begin_stream
@@ -22,6 +23,7 @@ from loopline_master.http.parameters import ContentRange, FileHash
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest import stakes
 from loopline_shared.rest.direct import ELSEWHERE, DirectUpload
 from loopline_shared.rest.direct import HEADER as DIRECT
 
@@ -36,6 +38,7 @@ _SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, w
 @routes("PUT /files/{sha256}", STORERS, is_audited=False, status=204, takes=BYTES, declines=(409, 413, 429, 507))
 async def put_file(
     blobs: Blobs,
+    turns: UploadTurns,
     users: UserFiles,
     caller: Caller,
     request: web.Request,
@@ -51,7 +54,10 @@ async def put_file(
     content = _in_time(request.content.iter_chunked(_CHUNK_BYTES))
     announced_bytes = request.content_length or 0
     if caller.role == "worker" or await asyncio.to_thread(blobs.retain, sha256) is not None:
-        await blobs.put(sha256, content, announced_bytes, span)
+        try:
+            await blobs.put(sha256, content, announced_bytes, span)
+        finally:
+            turns.arrived(sha256)
         return web.Response(status=204)
     await users.check(caller.name, announced_bytes)
     async with aclosing(users.counted(caller.name, content)) as counted:
@@ -76,7 +82,13 @@ async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
 async def head_file(
-    blobs: Blobs, whole: WholeFiles, users: UserFiles, caller: Caller, request: web.Request, sha256: FileHash
+    blobs: Blobs,
+    whole: WholeFiles,
+    users: UserFiles,
+    turns: UploadTurns,
+    caller: Caller,
+    request: web.Request,
+    sha256: FileHash,
 ) -> web.StreamResponse:
     """Return the size of a file, which is then retained for a while, so that a job can name it.
 
@@ -92,9 +104,28 @@ async def head_file(
     headers = {}
     if offset := blobs.unfinished_bytes(sha256):
         headers["Upload-Offset"] = str(offset)
-    elif caller.role in STORERS and (place := await _place(blobs, users, caller, request, sha256)):
+    if not offset and caller.role in STORERS and (place := await _place(blobs, users, caller, request, sha256)):
         headers[DIRECT] = place.encode()
+    elif caller.role == "worker" and not await _has_turn(turns, request, sha256):
+        return web.Response(status=stakes.WAIT, content_type=PROBLEM_JSON)
     return web.Response(status=404, headers=headers, content_type=PROBLEM_JSON)
+
+
+async def _has_turn(turns: UploadTurns, request: web.Request, sha256: str) -> bool:
+    """Wait for the turn of a checkpoint's piece. False if it should be asked for again; other files need none."""
+    if stakes.HEADER not in request.headers:
+        return True
+    try:
+        size_bytes, stake = stakes.decode(request.headers[stakes.HEADER])
+        async with asyncio.timeout(timings.TURN_WITHIN_S):
+            await turns.wait(sha256, size_bytes, stake)
+    except ValueError:
+        raise LooplineError(
+            "stake", f"{stakes.HEADER} has no size and stake", "update the worker", status=422
+        ) from None
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _place(

@@ -28,6 +28,7 @@ from loopline_master.http.parameters import (
     TaskNumber,
     WithParameters,
 )
+from loopline_master.links.task_progress import TaskProgress
 from loopline_master.outcomes import explain_ended_task
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.ways import with_ways
@@ -61,6 +62,8 @@ PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true if pa
 @routes("GET /jobs/{job}/tasks", READERS, is_shared=True)
 async def list_tasks(
     store: Store,
+    scheduler: Scheduler,
+    progress: TaskProgress,
     row_files: RowFiles,
     limits: Limits,
     job: JobNumber,
@@ -72,7 +75,8 @@ async def list_tasks(
     """List a job's tasks, by number."""
     rows = row_files.rows if parameters else None
     page = await store.tasks.page(job, state=state, cursor=cursor, limit=limits.page_size(limit), rows=rows)
-    return found(page, f"job {job}")
+    page = found(page, f"job {job}")
+    return page.model_copy(update={"items": [progress.shown(scheduler.state, task) for task in page.items]})
 
 
 @routes("GET /jobs/{job}/sweep", READERS, answer=SweepColumns, is_shared=True)
@@ -83,10 +87,18 @@ async def get_sweep(store: Store, row_files: RowFiles, job: JobNumber) -> bytes:
 
 
 @routes("GET /jobs/{job}/tasks/{task}", READERS)
-async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: TaskNumber) -> TaskDetail:
+async def get_task(
+    store: Store,
+    scheduler: Scheduler,
+    progress: TaskProgress,
+    row_files: RowFiles,
+    job: JobNumber,
+    task: TaskNumber,
+) -> TaskDetail:
     """Return one task, with its attempts."""
     task_id = TaskId(job, task)
     detail = found(await store.tasks.detail(task_id, row_files.rows), f"task {task_id}")
+    detail = progress.shown(scheduler.state, detail)
     return detail.model_copy(update={"outputs": list(await store.files.of_task(task_id) or ())})
 
 

@@ -1,12 +1,16 @@
-"""Sums over attempts: resources and outcomes. Columns of queries, which group them as they like."""
+"""Sums over attempts: resources and outcomes. Columns of queries, which group them as they like.
+
+CPU time that checkpoints kept of an attempt without a result is neither wasted nor lost. The few attempts with
+checkpoints correct these sums in queries of their own (``of_checkpoints``), so that all others cost nothing.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, func
+from sqlalchemy import ColumnElement, Double, Select, and_, case, cast, exists, func, literal, select
 
-from loopline_master.store.tables import attempts
+from loopline_master.store.tables import attempts, checkpoint_accounts, jobs
 from loopline_shared.model import AttemptState
 
 _STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELLING, AttemptState.RETRACTING)
@@ -51,3 +55,33 @@ WENT: tuple[ColumnElement[Any], ...] = (
 )
 """Attempts by outcome, including attempts that have not ended."""
 TASKS: ColumnElement[int] = _count(attempts.c.accepted).label("tasks")
+_kept_s = cast(checkpoint_accounts.c.kept_cpu_ms, Double) / 1000
+_kept_known_s = case((_kept_s < attempts.c.cpu_s, _kept_s), else_=attempts.c.cpu_s)
+"""The correction is at most the known time: a lost attempt has none."""
+
+
+def _less_kept(of: ColumnElement[bool]) -> ColumnElement[float]:
+    return -func.sum(case((of, _kept_known_s), else_=0.0))
+
+
+_OF_CHECKPOINTS: tuple[ColumnElement[Any], ...] = (
+    _less_kept(_is_loser).label("wasted_cpu_s"),
+    _less_kept(_is_lost).label("lost_cpu_s"),
+    func.sum(_kept_s).label("kept_cpu_s"),
+    func.sum(checkpoint_accounts.c.sent).label("checkpoints"),
+    func.sum(checkpoint_accounts.c.sent_bytes).label("checkpoint_bytes"),
+    func.sum(checkpoint_accounts.c.held_s).label("checkpoint_held_s"),
+)
+OF_CHECKPOINTS = "kept_cpu_s", "checkpoints", "checkpoint_bytes", "checkpoint_held_s"
+"""Figures of ``of_checkpoints`` alone."""
+
+
+def of_checkpoints(subject: ColumnElement[Any]) -> Select[Any]:
+    """Return the query for savings and costs of the checkpoints of ended attempts, by subject.
+
+    The wasted and lost time in it is negative: the correction of other sums.
+    """
+    is_its = and_(*(checkpoint_accounts.c[name] == attempts.c[name] for name in ("job", "task", "number")))
+    query = select(subject.label("subject"), literal("").label("name"), *_OF_CHECKPOINTS)
+    query = query.join_from(checkpoint_accounts, attempts, is_its).join(jobs, jobs.c.id == attempts.c.job)
+    return query.where(attempts.c.ended_at.is_not(None)).group_by(subject)

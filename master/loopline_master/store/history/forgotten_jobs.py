@@ -17,13 +17,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, literal_column, select
 
 from loopline_master.store.database import shrink
-from loopline_master.store.history.attempt_sums import USED
+from loopline_master.store.history.attempt_sums import USED, of_checkpoints
 from loopline_master.store.history.job_sums import shorten_sums
 from loopline_master.store.queries.usage_queries import NAMES
 from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import (
     attempts,
     audits,
+    checkpoint_accounts,
     checkpoints,
     evidence,
     exemptions,
@@ -58,6 +59,7 @@ _OF_JOBS = (
         removals,
         checkpoints,
         resumptions,
+        checkpoint_accounts,
         evidence,
         flaws,
         exemptions,
@@ -90,6 +92,7 @@ def forget(connection: Connection, gone: Sequence[int]) -> None:
     here = jobs.c.id.in_(gone)
     for kind, name in (("user", jobs.c.owner), ("worker", _known)):
         _add_up(connection, kind, (dict(row._mapping, jobs=1) for row in _used(connection, name, here)))
+        _add_up(connection, kind, _by_checkpoints(connection, name, here))
     connection.execute(delete(passings).where(passings.c.passed.in_(gone)))
     for table in _OF_JOBS:
         connection.execute(delete(table).where(table.c.job.in_(gone)))
@@ -121,8 +124,11 @@ def shorten(connection: Connection, job: int, most: int, now: float, first: Mapp
     _add_up(connection, "user", (dict(row._mapping, jobs=of_user) for row in _used(connection, jobs.c.owner, here)))
     used = _used(connection, _known, here)
     _add_up(connection, "worker", (dict(row._mapping, jobs=first.get(row.subject, 0) >= least) for row in used))
+    for kind, name in (("user", jobs.c.owner), ("worker", _known)):
+        _add_up(connection, kind, _by_checkpoints(connection, name, here))
     shorten_sums(connection, job, least)
-    connection.execute(delete(attempts).where(attempts.c.job == job, attempts.c.task >= least))
+    for table in (checkpoint_accounts, attempts):
+        connection.execute(delete(table).where(table.c.job == job, table.c.task >= least))
     connection.execute(delete(tasks).where(tasks.c.job == job, tasks.c.number >= least))
     shrink(connection)
     return True
@@ -140,13 +146,20 @@ def _used(connection: Connection, name: ColumnElement[str], here: ColumnElement[
     return connection.execute(query.group_by(name, jobs.c.id))
 
 
+def _by_checkpoints(
+    connection: Connection, name: ColumnElement[str], here: ColumnElement[bool]
+) -> Iterable[dict[str, Any]]:
+    query = of_checkpoints(name).add_columns(jobs.c.finished_at).outerjoin(workers, _is_its)
+    return [dict(row._mapping) for row in connection.execute(query.where(here).group_by(jobs.c.id))]
+
+
 def _add_up(connection: Connection, kind: str, used: Iterable[Mapping[str, Any]]) -> None:
     sums: dict[tuple[str, int], dict[str, Any]] = {}
     for row in used:
         key = {"kind": kind, "name": row["subject"], "day": int(row["finished_at"] // DAY_S)}
         line = sums.setdefault((key["name"], key["day"]), key | dict.fromkeys(NAMES, 0))
         for name in NAMES:
-            line[name] += row[name]
+            line[name] += row.get(name, 0)
     if sums:
         connection.execute(_adding(connection.dialect.name), list(sums.values()))
 

@@ -27,7 +27,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.accounting_queries import LATE, accounting_of
+from loopline_master.store.queries.accounting_queries import CHECKPOINTS, LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.queries.plan_queries import kept_plans, plan_of_job, waiting_plans
 from loopline_master.store.records import notified
@@ -46,7 +46,7 @@ from loopline_shared.rest.bodies import (
     WaitingPlans,
 )
 
-_VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
+_VIEW: Select[Any] = select(jobs, specs.c.name, *LATE, *CHECKPOINTS).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
 _DETAIL = _ONE.add_columns(specs.c.spec)
 _BY_KEY = select(jobs.c.id).where(

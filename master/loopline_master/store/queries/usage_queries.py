@@ -12,15 +12,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, func, literal, select
 
 from loopline_master.store.database import Transact
-from loopline_master.store.history.attempt_sums import USED
+from loopline_master.store.history.attempt_sums import OF_CHECKPOINTS, USED, of_checkpoints
 from loopline_master.store.history.job_sums import Tasks, among, is_large, tasks_without
 from loopline_master.store.tables import attempts, job_sums, jobs, specs, usage, worker_sums
 from loopline_shared.rest.bodies import HistoryLine, HistorySubject
 
 FORGOTTEN_WORKERS = "(forgotten workers)"
 _DAY_S = 86400
-NAMES = ["jobs", *(column.name for column in USED)]
-"""With the number of their jobs: the figures of a line, and the columns of the table ``usage``."""
+_ATTEMPTS = ["jobs", *(column.name for column in USED)]
+"""With the number of their jobs: the figures of a line without checkpoints."""
+NAMES = [*_ATTEMPTS, *OF_CHECKPOINTS]
+"""The figures of a line, and the columns of the table ``usage``."""
 Line = dict[str, Any]
 
 
@@ -41,7 +43,8 @@ class UsageQueries:
             large = _Large(connection, since, until)
             ended = _Ended(since, until, is_by_key=since <= 0 or large.is_most(), are_large_apart=bool(large))
             parts = [connection.execute(query) for query in _small(subject, ended, limit)]
-            lines = _added(*(map(_line_of, part) for part in parts), large.lines(subject))
+            corrections = map(_line_of, connection.execute(_by_checkpoints(subject, since, until)))
+            lines = _added(*(map(_line_of, part) for part in parts), large.lines(subject), corrections=corrections)
             return sorted(lines, key=lambda line: (-_cpu_of(line), _rank(subject, line)))[:limit]
 
         return await self._read(work)
@@ -80,6 +83,11 @@ def _small(subject: HistorySubject, ended: _Ended, limit: int) -> Iterator[Selec
     else:
         yield _of_workers(ended) if subject == "worker" else _of_users(ended)
         yield _forgotten(subject, ended.since, ended.until)
+
+
+def _by_checkpoints(subject: HistorySubject, since: float, until: float) -> Select[Any]:
+    columns = {"user": jobs.c.owner, "worker": attempts.c.worker, "job": jobs.c.id}
+    return of_checkpoints(columns[subject]).where(_within(since, until, is_by_key=True))
 
 
 def _of_workers(ended: _Ended) -> Select[Any]:
@@ -137,8 +145,8 @@ class _Large:
         known = {row.id: row for row in self._jobs}
         sums: dict[tuple[int, str], Line] = {}
         for job, worker, row in self._parts(is_by_worker=subject == "worker"):
-            line = sums.setdefault((job, worker), {"jobs": 1, **dict.fromkeys(NAMES[1:], 0)})
-            for name in NAMES[1:]:
+            line = sums.setdefault((job, worker), {"jobs": 1, **dict.fromkeys(_ATTEMPTS[1:], 0)})
+            for name in _ATTEMPTS[1:]:
                 line[name] += row[name]
         for (job, worker), line in sums.items():
             of = {"user": (known[job].owner, ""), "job": (str(job), known[job].name), "worker": (worker, "")}
@@ -164,7 +172,7 @@ class _Large:
     def _of_pieces(self, *, is_by_worker: bool) -> Select[Any]:
         table = worker_sums if is_by_worker else job_sums
         worker = worker_sums.c.worker if is_by_worker else literal("").label("worker")
-        figures = (func.sum(table.c[name]).label(name) for name in NAMES[1:])
+        figures = (func.sum(table.c[name]).label(name) for name in _ATTEMPTS[1:])
         query = select(table.c.job, worker, *figures).where(self._is_whole, table.c.attempts > 0)
         if is_by_worker:
             is_its = and_(worker_sums.c.job == job_sums.c.job, worker_sums.c.piece == job_sums.c.piece)
@@ -192,14 +200,18 @@ def _line_of(row: Row[Any]) -> Line:
     return {**row._mapping, "subject": str(row.subject)}
 
 
-def _added(*parts: Iterable[Line]) -> list[HistoryLine]:
-    """Return a line for each subject, with the sums of all of its parts."""
+def _added(*parts: Iterable[Line], corrections: Iterable[Line]) -> list[HistoryLine]:
+    """Return a line for each subject, with the sums of all of its parts. Corrections are of subjects among these."""
     lines: dict[str, Line] = {}
     for part in (each for parts_ in parts for each in parts_):
         subject = part["subject"] or FORGOTTEN_WORKERS
         line = lines.setdefault(subject, {"subject": subject, "name": part["name"], **dict.fromkeys(NAMES, 0)})
         for name in NAMES:
-            line[name] += part[name]
+            line[name] += part.get(name, 0)
+    for part in corrections:
+        if part["subject"] in lines:
+            line = lines[part["subject"]]
+            line |= {name: line[name] + part[name] for name in NAMES if name in part}
     return [HistoryLine(**line) for line in lines.values()]
 
 
@@ -208,4 +220,4 @@ def _rank(subject: HistorySubject, line: HistoryLine) -> int | str:
 
 
 def _cpu_of(line: HistoryLine) -> float:
-    return line.useful_cpu_s + line.wasted_cpu_s + line.lost_cpu_s
+    return line.useful_cpu_s + line.kept_cpu_s + line.wasted_cpu_s + line.lost_cpu_s

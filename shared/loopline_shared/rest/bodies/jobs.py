@@ -33,13 +33,17 @@ class Counts(Body):
 
 
 class JobAccounting(Body):
-    """CPU seconds that a job took: the sum of useful, wasted and lost ones, each including those of replicas."""
+    """CPU time of a job: the sum of useful, kept, wasted and lost time, each including that of replicas."""
 
     useful_cpu_s: float = 0.0  # by attempts whose results count
     replicated_cpu_s: float = 0.0  # by replicas, however they ended
     won_cpu_s: float = 0.0  # by replicas that brought their task's result
     wasted_cpu_s: float = 0.0  # by attempts made superfluous by another one of their task
     lost_cpu_s: float = 0.0  # by attempts that failed, were lost, preempted or cancelled with their job
+    kept_cpu_s: float = 0.0  # by attempts without a result, as far as a checkpoint has it
+    checkpoints: int = 0  # sent to the master
+    checkpoint_bytes: int = 0
+    checkpoint_held_s: float = 0.0  # time that tasks were stopped for them
 
 
 class Eta(Body):
@@ -126,6 +130,9 @@ class JobView(Body):
     waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
     mismatches: int = 0  # tasks with two different results
     ledger: JobAccounting = JobAccounting()
+    progress: float | None = Field(
+        None, description="part of its tasks that is done, with that of running ones; null: no running task tells any"
+    )
     eta: Eta | None = None
     eta_note: str = ""  # reason for a missing ETA
 

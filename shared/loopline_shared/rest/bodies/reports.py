@@ -92,6 +92,10 @@ class HistoryLine(Body):
     replicated_cpu_s: float  # of replicas, whether they won or lost
     wasted_cpu_s: float  # of attempts that lost to another one, or were cancelled with their job
     lost_cpu_s: float  # of attempts that failed, were lost or preempted
+    kept_cpu_s: float = 0.0  # of attempts without a result, as far as a checkpoint has it
+    checkpoints: int = 0  # sent to the master
+    checkpoint_bytes: int = 0
+    checkpoint_held_s: float = 0.0  # time that tasks were stopped for them
 
 
 class HistoryReport(Body):

@@ -83,6 +83,7 @@ class TaskView(Body):
     wall_s: float | None = None  # how long that attempt ran; null: it has not ended
     prefetched: bool = False  # that attempt waits at its worker for a slot
     resumed: ResumedView | None = Field(None, description="the checkpoint that attempt continued from; null: none")
+    progress: float | None = Field(None, description="part of it that is done, as it tells; null: it does not")
     parameters: dict[str, Scalar] | None = None  # null: not asked for, or not to be read any more
     metrics: Metrics | None = Field(None, description="what the task wrote to the file named by LOOPLINE_RESULT")
 

@@ -195,7 +195,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
             if state.jobs[attempt.job].nodes > 1 and state.lead.leads(attempt):
                 state.lead.come_back(attempt, AttemptState.FROZEN if held.frozen else _RUNS)
             else:
-                lifecycle.adopt_attempt(state, attempt)
+                lifecycle.adopt_attempt(state, attempt, held.wall_s)
         case AttemptState.LOST:
             lifecycle.retract_lost(state, attempt, "it had not begun when its worker fell silent")
 

@@ -8,6 +8,8 @@ A checkpoint is used only where it can be: on the same system unless its job say
 quorum only on the one worker that computed all of it; elsewhere not while a worker of its line is in quarantine; and
 not after attempts that continued from it have failed twice, for it may be what makes them fail.
 
+Each attempt with checkpoints has an account of their costs and of the CPU time in them, which is not lost with it.
+
 The order guarantee is not concerned: checkpoints change when a task ends, never a job's size or its claim.
 """
 
@@ -24,11 +26,12 @@ from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Task, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
-from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_shared.model import AttemptId, AttemptState, Facts, TaskId, TaskState
 from loopline_shared.protocol.checkpoints import (
     DEFAULT_CHECKPOINT_BYTES,
     MAX_LINE,
+    CheckpointCosts,
     CheckpointOrder,
     CheckpointReport,
     TakenCheckpoint,
@@ -50,6 +53,7 @@ class Checkpoints(Wing):
         self._recalled: set[int] = set()  # jobs about to be retried
         self._saved: dict[TaskId, list[SavedCheckpoint]] = {}  # by work contained, the newest last
         self._resumed: dict[AttemptId, ResumedAttempt] = {}
+        self._accounts: dict[AttemptId, CheckpointAccount] = {}
         self.refused: dict[AttemptId, str] = {}
         """Why running attempts take no checkpoints, for ``explain`` alone; forgotten when the master restarts."""
 
@@ -58,7 +62,11 @@ class Checkpoints(Wing):
         return bool(self._jobs)
 
     def entities(self) -> Mapping[type, Callable[[Any], None]]:
-        return {SavedCheckpoint: self._note_saved, ResumedAttempt: self._note_resumed}
+        return {
+            SavedCheckpoint: self._note_saved,
+            ResumedAttempt: self._note_resumed,
+            CheckpointAccount: self._note_account,
+        }
 
     def restore(self, rows: Rows) -> None:
         self._jobs = {job.id for job in self.state.jobs.values() if job.spec.checkpoint}
@@ -69,6 +77,9 @@ class Checkpoints(Wing):
         self._resumed = {resumed.id: resumed for resumed in rows.of(ResumedAttempt)}
         for number, resumed in self._resumed.items():
             self.state.attempts[number].done_before = resumed.work
+        for account in rows.of(CheckpointAccount):
+            self._accounts[account.id] = account
+            self.state.attempts[account.id].kept_cpu_ms = account.kept_cpu_ms
 
     def handlers(self) -> Mapping[type, Handler]:
         return {CheckpointsRecalled: self._bring_back}
@@ -116,10 +127,30 @@ class Checkpoints(Wing):
             attempt = self.state.attempts[taken.attempt]
             job, task = self.state.jobs[attempt.job], self.state.tasks[attempt.task_id]
             if job.spec.checkpoint and task.is_open:
-                self._keep_if_newer(job, task, worker, attempt, taken)
+                account = self._charge(attempt.id, taken)
+                saved = self._keep_if_newer(job, task, worker, attempt, taken)
+                if saved:
+                    before = self._resumed.get(attempt.id)
+                    account.kept_cpu_ms = measure.ms_of(max(0.0, saved.cpu_s - (before.cpu_s if before else 0.0)))
+                self.state.put(account)
 
-    def _keep_if_newer(self, job: Job, task: Task, worker: Worker, attempt: Attempt, taken: TakenCheckpoint) -> None:
-        """Keep a checkpoint, unless one with as much work is known."""
+    def _charge(self, attempt: AttemptId, taken: TakenCheckpoint) -> CheckpointAccount:
+        """Enter the costs that a worker reports into the attempt's account."""
+        account, costs = self._accounts.get(attempt) or CheckpointAccount(*attempt), taken.costs
+        if costs.sent > account.sent:
+            notice = CheckpointCosts(
+                costs.sent - account.sent,
+                max(0, costs.sent_bytes - account.sent_bytes),
+                max(0.0, costs.held_s - account.held_s),
+            )
+            self.state.effects.tell(notice)
+            account.sent, account.sent_bytes, account.held_s = costs.sent, costs.sent_bytes, costs.held_s
+        return account
+
+    def _keep_if_newer(
+        self, job: Job, task: Task, worker: Worker, attempt: Attempt, taken: TakenCheckpoint
+    ) -> SavedCheckpoint | None:
+        """Keep a checkpoint and return it, unless one with as much work is known."""
         before = self._resumed.get(attempt.id)
         most_s = max(0.0, self.state.now - (task.started_at or attempt.dispatched_at))  # an upper bound
         cpu_s, wall_s = min(taken.cpu_s, most_s * worker.facts.cpus), min(taken.wall_s, most_s)
@@ -143,12 +174,18 @@ class Checkpoints(Wing):
         )
         known = self._saved.get(task.id)
         if known and _content(saved) <= _content(known[-1]):
-            return
+            return None
         self.state.put(saved)
         self._trim(task.id, KEPT)
         if task.took_down:  # it has got further, so what ended earlier attempts does not count any more
             task.took_down = ()
             self.state.put(task)
+        return saved
+
+    def _note_account(self, account: CheckpointAccount) -> None:
+        self._accounts[account.id] = account
+        self.state.effects.note(account.id, account)
+        self.state.attempts[account.id].kept_cpu_ms = account.kept_cpu_ms
 
     def _note_saved(self, saved: SavedCheckpoint) -> None:
         self._keep(saved)
@@ -183,6 +220,10 @@ class Checkpoints(Wing):
     def task_ended(self, job: Job, task: Task) -> None:
         """Remove the checkpoints of a task that is over, but for one if it may be retried."""
         self._trim(task.id, 0 if task.state is TaskState.SUCCEEDED else 1)
+        if task.state is TaskState.SUCCEEDED:
+            for account in [one for one in self._accounts.values() if one.id.task_id == task.id]:
+                account.kept_cpu_ms = 0 if account.number == task.winner else account.passed_cpu_ms
+                self.state.put(account)
 
     def _bring_back(self, event: CheckpointsRecalled, tell: Tell) -> None:
         """Take in the checkpoints of a job that is about to be retried, or remove them."""
@@ -204,6 +245,9 @@ class Checkpoints(Wing):
         saved = next((one for one in reversed(known) if self._may_use(job, one, worker)), None)
         if saved is None:
             return 0.0
+        if account := self._accounts.get(AttemptId(job.id, saved.task, saved.attempt)):
+            account.passed_cpu_ms = account.kept_cpu_ms
+            self.state.put(account)
         self.state.put(
             ResumedAttempt(
                 *attempt,
@@ -271,6 +315,7 @@ class Checkpoints(Wing):
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         if not after:
             self._resumed.pop(attempt.id, None)
+            self._accounts.pop(attempt.id, None)
             self.refused.pop(attempt.id, None)
         elif not before and (resumed := self._resumed.get(attempt.id)):
             attempt.done_before = resumed.work

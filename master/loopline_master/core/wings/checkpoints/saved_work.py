@@ -1,4 +1,4 @@
-"""Entities: stored checkpoints, and attempts that resumed from one."""
+"""Entities: stored checkpoints, attempts that resumed from one, and the accounts of attempts with checkpoints."""
 
 from __future__ import annotations
 
@@ -61,3 +61,22 @@ class ResumedAttempt:
     def as_told(self) -> Resumption:
         """Return its part of a Run."""
         return Resumption(self.manifest, self.times, self.cpu_s, self.wall_s, self.line)
+
+
+@dataclass(slots=True)
+class CheckpointAccount:
+    """Savings and costs of the checkpoints of an attempt, as one row. Costs are as its worker last reported them."""
+
+    job: int
+    task: int
+    number: int
+    sent: int = 0  # checkpoints that reached the master
+    sent_bytes: int = 0
+    held_s: float = 0.0  # time that the attempt was stopped for them
+    kept_cpu_ms: int = 0
+    """CPU time of the attempt in its newest checkpoint, until its task succeeds: then ``passed_cpu_ms``."""
+    passed_cpu_ms: int = 0  # ... in the checkpoint that a replica resumed from
+    id: Annotated[AttemptId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = AttemptId(self.job, self.task, self.number)

@@ -1,0 +1,85 @@
+"""The progress that running tasks tell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from loopline_shared.model import AttemptId, Outcome
+from loopline_shared.paths import TEMPORARY
+from loopline_shared.protocol.worker_link import Run
+from loopline_worker.attempts import progress_file
+from tests.worker.bench import until
+from tests.worker.small_master import SmallMaster
+from tests.worker.test_agent import Start, start
+
+__all__ = ["start"]
+
+
+def written(folder: Path, text: bytes) -> Path:
+    (folder / TEMPORARY).mkdir()
+    (folder / TEMPORARY / progress_file.NAME).write_bytes(text)
+    return folder
+
+
+@pytest.mark.parametrize(("text", "number"), [(b"0.63\n", 0.63), (b"0", 0.0), (b" 1e0 ", 1.0), (b"", None)])
+def test_number_is_read(tmp_path: Path, text: bytes, number: float | None) -> None:
+    assert progress_file.read(written(tmp_path, text)) == number
+
+
+@pytest.mark.parametrize("text", [b"63 %", b"1.01", b"-0.1", b"nan", b"0." + b"1" * 100, b"\xff"])
+def test_anything_else_is_refused(tmp_path: Path, text: bytes) -> None:
+    with pytest.raises(ValueError, match="LOOPLINE_PROGRESS"):
+        progress_file.read(written(tmp_path, text))
+
+
+def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("0.5")
+    place = written(tmp_path, b"") / TEMPORARY / progress_file.NAME
+    for make in (lambda: place.symlink_to(tmp_path / "elsewhere"), lambda: os.mkfifo(place)):
+        place.unlink()
+        make()
+        with pytest.raises(ValueError, match="LOOPLINE_PROGRESS"):
+            progress_file.read(tmp_path)
+
+
+def run_of(script: str) -> Run:
+    return Run(AttemptId(1, 1, 1), ("/bin/sh", "-c", script), {}, {})
+
+
+def told(master: SmallMaster) -> list[float]:
+    return [held.progress for report in master.reports for held in report.holding if held.progress is not None]
+
+
+async def test_reports_bring_the_progress_of_a_running_task(
+    master: SmallMaster, start: Start, tmp_path: Path
+) -> None:
+    master.report_every_s = 0.05
+    start()
+    gate = tmp_path / "gate"
+    await master.say(
+        run_of(f"echo 0.25 > $LOOPLINE_PROGRESS; until [ -e {gate} ]; do sleep 0.01; done; "
+               f"echo 0.5 > $LOOPLINE_PROGRESS; until [ -e {gate}2 ]; do sleep 0.01; done")
+    )  # fmt: skip
+    await until(lambda: 0.25 in told(master))
+    gate.touch()
+    await until(lambda: told(master)[-1] == 0.5)
+    (tmp_path / "gate2").touch()
+    (result,) = await master.results_of(run_of(""))
+    assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, "")
+
+
+async def test_reason_names_an_invalid_progress(
+    master: SmallMaster, start: Start, tmp_path: Path
+) -> None:
+    master.report_every_s = 0.05
+    start()
+    gate = tmp_path / "gate"
+    await master.say(run_of(f"echo all > $LOOPLINE_PROGRESS; until [ -e {gate} ]; do sleep 0.01; done"))
+    await until(lambda: sum(bool(report.holding) for report in master.reports) > 5)
+    gate.touch()
+    (result,) = await master.results_of(run_of(""))
+    assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, progress_file.REMARK)
+    assert told(master) == []
