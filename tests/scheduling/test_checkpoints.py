@@ -329,6 +329,24 @@ def test_time_left_counts_the_work_in_the_checkpoint() -> None:
     assert measure.work_left(grid.scheduler.state.grid, grid.scheduler.state.jobs[job], 1) == pytest.approx(40.0)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_checkpoint_may_contain_more_work_than_was_expected(policy: str) -> None:
+    """The rest of the task is then late from its start, also on a worker that has done nothing yet."""
+    grid = SavingGrid(policy=policy)
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), size=100.0)
+    grid.now += 150.0
+    grid.saves(grid.only(job), cpu_s=120.0)
+    grid.gives_back(grid.only(job), slots=None)
+    grid.now += 50.0
+    grid.workers("bee")
+    state = grid.scheduler.state
+    attempt = min(state.attempts.values(), key=lambda one: one.number)
+    parts = state.grid, state.jobs[job], state.workers["ant"], attempt
+    assert 0.0 < measure.left_of(*parts) < 10.0
+    assert measure.late_from(*parts, 1.0) > attempt.since
+
+
 def test_remainder_teaches_no_prediction() -> None:
     grid = SavingGrid()
     grid.workers("ant")
