@@ -74,7 +74,10 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used."""
+    """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used.
+
+    Work that a later attempt continued from, by a checkpoint, is not lost if that attempt's result was used.
+    """
 
     waiting: Moments
     execution: Moments
@@ -103,8 +106,8 @@ class Recorder:
         self._keep = attempts
         self._speeds: dict[str, Speed] = {host.name: host.speed for host in hosts}
         self._jobs: dict[int, Job] = {}
-        self._spent = _Spent()
-        self._lost = _Spent()
+        self._spent = Spent()
+        self._lost = Spent()
         self._replicas = 0
 
     def __call__(self, effects: Effects) -> None:
@@ -162,7 +165,9 @@ class Recorder:
 
 
 @dataclass(slots=True)
-class _Spent:
+class Spent:
+    """Computing: seconds, and reference CPU-seconds of work."""
+
     time: float = 0.0
     work: float = 0.0
 
