@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Order
+from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import (
     Count,
     MachineOptions,
@@ -32,14 +33,11 @@ from loopline_simulator.experiments.options import (
 from loopline_simulator.experiments.tables import number
 from loopline_simulator.fast.availability import Absence
 from loopline_simulator.fast.saving_world import Saving
-from loopline_simulator.progress import progress_bar
 from loopline_simulator.statistics import Estimate, estimate
-from loopline_simulator.sweep import sweep
 from loopline_simulator.traces.files import finite
 from loopline_simulator.traces.run import TraceAnswer, TraceCase, load_jobs, load_machines, run
 from loopline_simulator.traces.swf import Selection, SizeFrom, TasksFrom
 
-_WIDTH = 100
 _PAPERS_PCS = MachineOptions()
 NO_CHECKPOINTS = "none"
 _LONGEST_INTERVAL_S = 1e6  # of a job's spec
@@ -225,17 +223,12 @@ def trace(
         for saved in saving.savings()
     ]
     began = time.monotonic()
-    with progress_bar("runs", len(cases), _events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    if runs.json:
-        print(json_format.dumps(_document(answers), indent=1))
-    else:
-        _show(answers, time.monotonic() - began)
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    publish(runs, _document(answers), partial(_show, answers, time.monotonic() - began))
     return 0
 
 
-def _show(answers: Sequence[TraceAnswer], took_s: float) -> None:
-    console = Console(highlight=False, width=min(_WIDTH, Console().width) if Console().is_terminal else _WIDTH)
+def _show(answers: Sequence[TraceAnswer], took_s: float, console: Console) -> None:
     first, events = answers[0], sum(answer.events for answer in answers)
     console.print(f"{first.case.swf.name}: {first.jobs:,} jobs on {first.hosts:,} machines")
     console.print(_table(answers))
@@ -288,10 +281,6 @@ def _cells(answers: Sequence[TraceAnswer]) -> Iterator[str]:
 def _estimate(value: Estimate) -> str:
     half = "" if math.isnan(value.half_width) else f" ±{number(value.half_width)}"
     return f"{number(value.mean)}{half}"
-
-
-def _events(answer: TraceAnswer) -> int:
-    return answer.events
 
 
 def _by_setting(answers: Sequence[TraceAnswer]) -> list[tuple[tuple[str, str, str], list[TraceAnswer]]]:
