@@ -17,6 +17,7 @@ from loopline_simulator.experiments.answers import write_csv
 LOG = "".join(f"{number} {100 * number} 0 300 2\n" for number in range(1, 7))
 SMALL = {
     "no-passing": "--jobs 3 --tasks 4 --pcs 4 --intervals 50 --policies fair first-come",
+    "fair-start": "--jobs 3 --tasks 4 --pcs 4 --intervals 50 --policies fair --order hold",
     "report": "--only bound --minutes 0.000001",
     "full": "--policies fair --jobs 3 --machines 2",
     "trace": "--swf log.swf --policies fair --pcs 3 --patterns steady",

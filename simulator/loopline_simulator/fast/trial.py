@@ -93,18 +93,19 @@ def run(case: Case) -> Answer:
     )
 
 
-def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, FastWorld]:
-    """Run the case; return its recorder and its world. Raises RuntimeError if a job did not finish."""
+def record(case: Case, *, attempts: bool = False, first: int | None = None) -> tuple[Recorder, FastWorld]:
+    """Run the case, or its ``first`` jobs; return recorder and world. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
     arrivals = misdeclared(case.source.of(case.seed), case.wrong_by, case.seed)
     if case.without_size or case.in_sessions:
         arrivals = uncovered(arrivals, case.without_size, case.in_sessions, case.seed)
+    arrivals = arrivals[:first]
     recorder = Recorder(hosts, attempts=attempts)
     world = _world(case, hosts, arrivals, recorder)
     world.run()
     finished = sum(job.finished is not None for job in recorder.jobs())
-    if finished < case.source.jobs:
-        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {case.source.jobs} jobs finished")
+    if finished < len(arrivals):
+        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {len(arrivals)} jobs finished")
     return recorder, world
 
 
