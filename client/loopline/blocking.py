@@ -38,7 +38,9 @@ from loopline_shared.rest.bodies import (
     LimitsView,
     MeasurementView,
     NetworkView,
+    ParallelReport,
     PassingReport,
+    PastJob,
     Preview,
     ProgramView,
     PruneReport,
@@ -48,6 +50,7 @@ from loopline_shared.rest.bodies import (
     TaskResult,
     TaskView,
     WaitingPlans,
+    WorkerStay,
     WorkerView,
 )
 from loopline_shared.scalar import Scalar
@@ -193,6 +196,18 @@ class BlockingClient:
     def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
         """Return the processor time that was used since then, by subject; the greatest first."""
         return self._loop_thread.call(self._inner.history(by, since=since, limit=limit))
+
+    def past_jobs(self, *, since: float = 0.0) -> Iterator[PastJob]:
+        """Yield the jobs that ended since then, by number, with their sizes and their use of the grid."""
+        return self._loop_thread.iterate(self._inner.past_jobs(since=since))
+
+    def stays(self, *, since: float = 0.0) -> Iterator[WorkerStay]:
+        """Yield when workers were connected, one worker after the other."""
+        return self._loop_thread.iterate(self._inner.stays(since=since))
+
+    def parallel(self, *, since: float = 0.0) -> ParallelReport:
+        """Return the utilisation of the grid, and the waits of jobs on several nodes."""
+        return self._loop_thread.call(self._inner.parallel(since=since))
 
     def demand(self) -> DemandView:
         """Return what could start now if there were slots for it, for each different requirement."""

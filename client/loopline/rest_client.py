@@ -44,7 +44,9 @@ from loopline_shared.rest.bodies import (
     MeasurementView,
     NetworkView,
     Page,
+    ParallelReport,
     PassingReport,
+    PastJob,
     Preview,
     ProgramView,
     PruneReport,
@@ -54,6 +56,7 @@ from loopline_shared.rest.bodies import (
     TaskResult,
     TaskView,
     WaitingPlans,
+    WorkerStay,
     WorkerView,
 )
 from loopline_shared.spec import JobSpec
@@ -305,6 +308,18 @@ class RestClient:
     async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
         """Return the processor time that was used since then, by subject; the greatest first."""
         return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
+
+    def past_jobs(self, *, since: float = 0.0) -> AsyncIterator[PastJob]:
+        """Yield the jobs that ended since then, by number, with their sizes and their use of the grid."""
+        return self._pages(Page[PastJob], "/history/jobs", more={"since": repr(since)})
+
+    def stays(self, *, since: float = 0.0) -> AsyncIterator[WorkerStay]:
+        """Yield when workers were connected, one worker after the other."""
+        return self._pages(Page[WorkerStay], "/history/stays", 100, more={"since": repr(since)})
+
+    async def parallel(self, *, since: float = 0.0) -> ParallelReport:
+        """Return the utilisation of the grid, and the waits of jobs on several nodes."""
+        return await self._get(ParallelReport, "/history/parallel", {"since": repr(since)})
 
     async def demand(self) -> DemandView:
         """Return what could start now if there were slots for it, for each different requirement."""

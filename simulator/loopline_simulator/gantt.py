@@ -45,7 +45,7 @@ def _by_speed(case: Case) -> list[tuple[Any, float]]:
 
 def draw(chart: Chart, stem: Path) -> list[Path]:
     """Return the files written: ``stem`` with .png and with .svg."""
-    return save(lambda: _figure(chart), stem, kinds=("png", "svg"), dpi=_DPI)
+    return save(lambda: _figure(chart), stem, dpi=_DPI)
 
 
 def _figure(chart: Chart) -> Any:

@@ -179,6 +179,25 @@ def test_failures_from_a_checkpoint_make_the_one_before_be_used_and_then_none() 
     assert used == [new, new, old, old, None, None], "the first failure was of the attempt that took them"
 
 
+def test_checkpoint_that_makes_attempts_fail_keeps_no_later_one_away() -> None:
+    """Attempts that start from the one before it, or from none, have less work for a long time."""
+    grid = SavingGrid()
+    grid.workers("ant", "bee")
+    job = grid.submit(checkpoint=saving(), max_attempts=9, max_replicas=1, size=1000.0)
+    grid.now += 100.0
+    bad = grid.saves(grid.only(job), cpu_s=60.0)
+    for _ in range(3):
+        grid.end(grid.only(job), Outcome.FAILED, wall_s=1.0)
+    live, state = grid.scheduler.state.jobs[job], grid.scheduler.state
+    assert grid.resumed(grid.only(job)) is None
+    assert measure.work_left(state.grid, live, 1) == measure.work_of(state.grid, live, 1)
+    grid.now += 100.0
+    good = [grid.saves(grid.only(job), cpu_s=cpu_s) for cpu_s in (10.0, 20.0)]
+    assert [one.manifest for one in grid.store.checkpoints.values()] == good != [bad]
+    grid.gives_back(grid.only(job), slots=None)
+    assert grid.resumed(grid.only(job)) == good[-1]
+
+
 def test_spoilt_checkpoint_is_not_offered_for_ever() -> None:
     grid = SavingGrid()
     grid.workers("ant", "bee")
@@ -337,6 +356,40 @@ def test_time_left_counts_the_work_in_the_checkpoint() -> None:
     grid.join("ant")
     assert left() == pytest.approx(40.0)
     assert measure.work_left(grid.scheduler.state.grid, grid.scheduler.state.jobs[job], 1) == pytest.approx(40.0)
+
+
+def test_next_checkpoint_of_an_attempt_is_newer_though_its_worker_proved_slower() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), size=1000.0, max_replicas=1)
+    grid.now += 100.0
+    grid.saves(grid.only(job), cpu_s=50.0)
+    ant = grid.scheduler.state.workers["ant"]
+    ant.work_s, ant.work_done = 100.0, 25.0
+    grid.scheduler.state.put(ant)
+    newer = grid.saves(grid.only(job), cpu_s=90.0)
+    grid.gives_back(grid.only(job), slots=None)
+    assert grid.resumed(grid.only(job)) == newer
+    (resumed,) = grid.store.resumed.values()
+    assert resumed.work == pytest.approx(50.0 + 0.25 * 40.0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_checkpoint_may_contain_more_work_than_was_expected(policy: str) -> None:
+    """The rest of the task is then late from its start, also on a worker that has done nothing yet."""
+    grid = SavingGrid(policy=policy)
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), size=100.0)
+    grid.now += 150.0
+    grid.saves(grid.only(job), cpu_s=120.0)
+    grid.gives_back(grid.only(job), slots=None)
+    grid.now += 50.0
+    grid.workers("bee")
+    state = grid.scheduler.state
+    attempt = min(state.attempts.values(), key=lambda one: one.number)
+    parts = state.grid, state.jobs[job], state.workers["ant"], attempt
+    assert 0.0 < measure.left_of(*parts) < 10.0
+    assert measure.late_from(*parts, 1.0) > attempt.since
 
 
 def test_remainder_teaches_no_prediction() -> None:

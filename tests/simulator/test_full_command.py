@@ -14,7 +14,7 @@ ONE = ["full", "--seeds", "1", "--policies", "round-robin", "--processes", "1", 
 
 def test_a_world_is_lived_through(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ONE, "--json"]) == 0
-    (summary,) = json.loads(capsys.readouterr().out)
+    (summary,) = json.loads(capsys.readouterr().out)["runs"]
     assert (summary["seed"], summary["policy"], summary["jobs"], summary["broken"]) == (1, "round-robin", 3, "")
     assert main(ONE) == 0
     assert "round-robin" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import pytest
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order
 from loopline_simulator import gantt
+from loopline_simulator.drawing import KINDS
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.trial import Case, record
 from loopline_simulator.fast.workload import Workload
@@ -19,14 +20,15 @@ def files(tmp_path: Path) -> list[Path]:
     return gantt.draw_case(CASE, tmp_path / "new" / "folder")
 
 
-def test_it_is_a_png_and_an_svg_that_can_be_printed(files: list[Path]) -> None:
-    assert [file.name for file in files] == ["gantt-round-robin-every-20.png", "gantt-round-robin-every-20.svg"]
-    png = files[0].read_bytes()
+def test_chart_is_a_pdf_a_png_and_an_svg_that_can_be_printed(files: list[Path]) -> None:
+    assert [file.name for file in files] == [f"gantt-round-robin-every-20.{kind}" for kind in KINDS]
+    pdf, png, svg = (file.read_bytes() for file in files)
+    assert pdf.startswith(b"%PDF")
+    assert b"CreationDate" not in pdf
     assert png.startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") >= 1600
-    svg = files[1].read_text()
-    assert svg.startswith("<?xml")
-    assert "<dc:date>" not in svg
+    assert svg.startswith(b"<?xml")
+    assert b"<dc:date>" not in svg
 
 
 @pytest.mark.campaign

@@ -45,6 +45,7 @@ def test_a_passing_is_seen_where_nothing_forbids_it() -> None:
     arrivals = job(0.0, 8.0), job(1.0, 8.0)
     free = lived("first-come", Order.NONE, [1.0, 4.0], *arrivals).measures(5.0, 4.0)
     assert (free.passed, free.passable, free.held.mean) == (1, 1, 0.0)
+    assert free.slowest_machines == 1.0 / 2.5, "one job got the slow machine alone"
 
 
 def test_a_held_last_task_is_held_from_its_turn_to_its_predecessors_end() -> None:

@@ -11,6 +11,7 @@ import pytest
 from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Demand
 from loopline_simulator.__main__ import main
+from loopline_simulator.drawing import KINDS
 from loopline_simulator.papers.data_transfer.bounds import least_makespan, most_throughput
 from loopline_simulator.papers.data_transfer.fluid_world import FluidWorld
 from loopline_simulator.papers.data_transfer.strategies import STRATEGIES
@@ -148,9 +149,7 @@ def test_pictures_are_of_the_same_bytes_every_time(tmp_path: Path, capsys: pytes
         assert main([*COMMAND, *words, str(tmp_path / folder)]) == 0
     one, two = (sorted((tmp_path / folder).iterdir()) for folder in ("one", "two"))
     assert [file.name for file in one] == [
-        "transfer-links.svg",
-        "transfer-tree-blind.svg",
-        "transfer-tree-planned.svg",
+        f"transfer-{figure}.{kind}" for figure in ("links", "tree-blind", "tree-planned") for kind in KINDS
     ]
     assert [file.read_bytes() for file in one] == [file.read_bytes() for file in two]
 

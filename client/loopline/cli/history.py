@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -17,6 +18,7 @@ from loopline_shared.rest.bodies import (
     HistoryReport,
     HistorySubject,
     LimitUse,
+    ParallelReport,
     PlanReport,
     SharesView,
     UserShare,
@@ -31,6 +33,9 @@ async def history(
     user: Annotated[str | None, Parameter(alias="--owner")] = None,
     name: str | None = None,
     forecasts: bool = False,
+    parallel: bool = False,
+    swf: Path | None = None,
+    fta: Path | None = None,
     common: Common = PLAIN,
 ) -> None:
     """Sum up the processor time that tasks took: useful, on replicas, wasted on losing replicas, lost.
@@ -54,7 +59,21 @@ async def history(
         Only programs of this name.
     forecasts
         Show how accurate the ETAs of completed jobs were instead, and how promised starts of gangs were kept.
+    parallel
+        Show instead how much of the grid was used, and how long jobs waited by their number of nodes (`--nodes`).
+    swf
+        Write the jobs that ended into this file, in the Standard Workload Format, as `loopline simulate trace` reads.
+    fta
+        Write when workers were connected into this file, in the format of the Failure Trace Archive.
     """
+    if swf or fta:
+        await _export(swf, fta, since, common)
+        return
+    if parallel:
+        async with common.client() as client:
+            measured = await client.parallel(since=since)
+        common.show(measured, lambda: _parallel(measured))
+        return
     if forecasts:
         async with common.client() as client:
             held = await client.forecasts()
@@ -68,6 +87,18 @@ async def history(
     async with common.client() as client:
         report = await client.history(by, since=since, limit=limit)
     common.show(report, lambda: _picture(report, by))
+
+
+async def _export(swf: Path | None, fta: Path | None, since: float, common: Common) -> None:
+    from loopline.cli.render.archives import write_fta, write_swf
+
+    written: dict[str, int] = {}
+    async with common.client() as client:
+        if swf:
+            written[f"jobs to {swf}"] = await write_swf(client.past_jobs(since=since), swf)
+        if fta:
+            written[f"workers to {fta}"] = await write_fta(client.stays(since=since), fta)
+    common.show(written, lambda: Text("\n".join(f"wrote {count:,} {what}" for what, count in written.items())))
 
 
 async def shares(user: str | None = None, share: float | None = None, /, *, common: Common = PLAIN) -> None:
@@ -138,6 +169,29 @@ def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
         made.add_row(*subject, *cells)
     since = f"since {human.moment(report.since)}" if report.since else "since the beginning"
     return Group(Text(since, "dim"), made)
+
+
+def _parallel(report: ParallelReport) -> RenderableType:
+    """Return the two measures of the rack paper: utilisation, and waits against nodes."""
+    shares = [
+        f"{what} {seconds / report.offered_s:.0%}"
+        for what, seconds in (("used", report.used_s), ("by jobs on several nodes", report.parallel_s))
+        if report.offered_s
+    ]
+    lines = [f"of the slots that workers offered: {', '.join(shares)}"] if shares else []
+    if report.s_per_node is not None and report.residual_s is not None:
+        each, more = human.duration(abs(report.s_per_node)), "more" if report.s_per_node >= 0 else "less"
+        residual = human.duration(report.residual_s)
+        spread = f"correlation {report.correlation or 0:.2f}, distance from the line {residual}"
+        lines.append(f"each node makes a job wait {each} {more} ({spread})")
+    if not report.waits:
+        return Group(*map(Text, lines), Text("no job on several nodes has started in that time"))
+    figures = ("nodes", "jobs", "mean wait", "longest")
+    made = tables.table(*figures, right=figures)
+    for one in report.waits:
+        times = (human.duration(one.mean_wait_s), human.duration(one.longest_wait_s))
+        made.add_row(str(one.nodes), f"{one.jobs:,}", *times)
+    return Group(*map(Text, lines), made)
 
 
 def _held(report: ForecastReport) -> RenderableType:

@@ -34,6 +34,7 @@ from loopline_master.store.database import (
 )
 from loopline_master.store.history import forgotten_jobs
 from loopline_master.store.history.job_sums import JobSums, Summed, forget_sums, known_pieces
+from loopline_master.store.history.past_queries import PastQueries
 from loopline_master.store.lock import SILENT_FOR_S, Epoch
 from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
@@ -139,6 +140,7 @@ class Store:
         self.tasks = TaskQueries(self._read)
         self.attempts = AttemptQueries(self._read)
         self.usage = UsageQueries(self._read)
+        self.past = PastQueries(self._read)
         self.files = FileReferences(self._read, self._writer.write)
         self.uploads = Uploads(self._read, self._writer.write)
         self.timelines = TimelineQueries(self._read)

@@ -8,6 +8,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "loopline_simulator.experiments.no_passing:no_passing",
         "Tables 3, 4 and 5 of the no-passing paper beside the paper's own figures, and its Gantt charts.",
     ),
+    "fair-start": (
+        "loopline_simulator.experiments.fair_start:fair_start",
+        "Sabin et al.: how many jobs later arrivals delay, under each policy and order.",
+    ),
     "report": (
         "loopline_simulator.experiments.report:report",
         "The whole study: ours and the literature's policies, a recorded log, churn, bounds; as a page.",

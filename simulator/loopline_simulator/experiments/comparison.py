@@ -40,6 +40,7 @@ class PolicyRow:
     held: Estimate
     mean_slowdown: Estimate
     worst_slowdown: float
+    slowest_machines: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def _row(
         held=over_seeds(lambda run: run.held.mean),
         mean_slowdown=over_seeds(lambda run: run.mean_slowdown),
         worst_slowdown=max(run.worst_slowdown for run in runs),
+        slowest_machines=min(run.slowest_machines for run in runs),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_format
 import time
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -11,16 +10,15 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
 from loopline_shared.model import Order
 from loopline_simulator.dynamic_load.dynamic_trial import DynamicAnswer, DynamicCase, DynamicMeasures, run
 from loopline_simulator.dynamic_load.scenario import Information, Machines, Programs, SizeKnowledge
-from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.answers import effort, publish
 from loopline_simulator.experiments.options import RUNS, Count, Positives, Several, SweepOptions, known_policy
-from loopline_simulator.progress import progress_bar
 from loopline_simulator.statistics import Estimate, estimate, ratio
-from loopline_simulator.sweep import sweep
 
 BASE = "turnaround"
 POLICIES = (BASE, "cyclic", "random", "shortest-queue", "most-throughput", "first-come")
@@ -89,19 +87,17 @@ def dynamic_load(
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     cases = list(dict.fromkeys(_cases(chosen, setting, runs)))
     began = time.monotonic()
-    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    if runs.json:
-        print(
-            json_format.dumps(without_nan({"experiment": "dynamic-load", "runs": list(map(_run, answers))}), indent=1)
-        )
-        return 0
-    console = wide_console()
-    for load in setting.loads:
-        of_load = [answer for answer in answers if answer.case.programs.load == load]
-        console.print(_of_policies(chosen, of_load, load))
-        console.print(_of_knowledge(of_load, load))
-    console.print(effort(len(answers), sum(answer.events for answer in answers), time.monotonic() - began))
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    took_s = time.monotonic() - began
+
+    def show(console: Console) -> None:
+        for load in setting.loads:
+            of_load = [answer for answer in answers if answer.case.programs.load == load]
+            console.print(_of_policies(chosen, of_load, load))
+            console.print(_of_knowledge(of_load, load))
+        console.print(effort(len(answers), sum(answer.events for answer in answers), took_s))
+
+    publish(runs, {"experiment": "dynamic-load", "runs": list(map(_run, answers))}, show)
     return 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_format
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -17,10 +17,9 @@ from rich.table import Table
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Order
+from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import RUNS, Several, SweepOptions, known_policy
 from loopline_simulator.full import Scenario, Summary, run
-from loopline_simulator.progress import progress_bar
-from loopline_simulator.sweep import sweep
 
 _COUNTED = ("jobs", "tasks", "attempts", "events", "crashes", "reboots", "stops", "breaks", "partitions")
 _FRAMES = ("frames", "lost", "duplicated")
@@ -69,12 +68,9 @@ def full(
     scenario = Scenario(machines=machines, jobs=jobs)
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     worlds = [WorldRun(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
-    with progress_bar("worlds", len(worlds), lambda summary: summary.events) as shown:
-        summaries = sweep(run_world, worlds, runs.executor(), shown)
-    if runs.json:
-        print(json_format.dumps([dataclasses.asdict(summary) for summary in summaries], indent=1))
-    else:
-        _show(summaries)
+    summaries = runs.sweep(run_world, worlds, lambda summary: summary.events, what="worlds")
+    each = [dataclasses.asdict(summary) for summary in summaries]
+    publish(runs, {"experiment": "full", "runs": each}, partial(_show, summaries))
     return int(any(_is_broken(summary) for summary in summaries))
 
 
@@ -82,8 +78,7 @@ def _is_broken(summary: Summary) -> bool:
     return bool(summary.broken) or (summary.passings > 0 and summary.order != Order.NONE)
 
 
-def _show(summaries: Sequence[Summary]) -> None:
-    console = Console(highlight=False, markup=False)
+def _show(summaries: Sequence[Summary], console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("")
     policies = tuple(dict.fromkeys(summary.policy for summary in summaries))
@@ -96,7 +91,7 @@ def _show(summaries: Sequence[Summary]) -> None:
     broken = [summary for summary in summaries if _is_broken(summary)]
     for summary in broken[:_SHOWN]:
         what = summary.broken or f"{summary.passings} passings"
-        console.print(f"seed {summary.seed}, {summary.policy}: {what}", style="red")
+        console.print(f"seed {summary.seed}, {summary.policy}: {what}", style="red", markup=False)
 
 
 def _totals(summaries: Sequence[Summary]) -> Counter[str]:

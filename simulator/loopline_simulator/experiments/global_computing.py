@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -10,16 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.console import Console
 
-from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.answers import effort, publish
 from loopline_simulator.experiments.options import MANY_RUNS, ManyRuns, Several, SweepOptions, usage
 from loopline_simulator.papers.global_computing.comparison import compare, traffic_of
 from loopline_simulator.papers.global_computing.files import READINGS, TABLES, paper_scenarios, read_scenarios, trace
 from loopline_simulator.papers.global_computing.queueing_trial import QueueingAnswer, QueueingCase, run
 from loopline_simulator.papers.global_computing.scenario import QueueingScenario, known_scheduler
 from loopline_simulator.papers.global_computing.traffic import OnOff, Poisson, Traffic
-from loopline_simulator.progress import progress_bar
-from loopline_simulator.sweep import sweep
 
 _OF_ONE_SERVER = ("GRR",)
 """The scheduler that stands for all others where a scenario has a single server."""
@@ -71,9 +69,8 @@ def global_computing(
         for seed in runs.seed_numbers
     ]
     began = time.monotonic()
-    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    _show(answers, runs, time.monotonic() - began)
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    _publish(answers, runs, time.monotonic() - began)
     return 0
 
 
@@ -101,22 +98,22 @@ def _schedulers(scenario: QueueingScenario) -> Sequence[str]:
     return scenario.schedulers if len(scenario.servers) > 1 else _OF_ONE_SERVER
 
 
-def _show(answers: Sequence[QueueingAnswer], runs: SweepOptions, took_s: float) -> None:
-    settings = compare(answers)
-    if runs.json:
-        document = {
-            "experiment": "global-computing",
-            "events": sum(answer.events for answer in answers),
-            "settings": [asdict(setting) for setting in settings],
-            "runs": [_run(answer) for answer in answers],
-        }
-        print(json_format.dumps(without_nan(document), indent=1))
-        return
+def _publish(answers: Sequence[QueueingAnswer], runs: SweepOptions, took_s: float) -> None:
     from loopline_simulator.papers.global_computing import tables
 
-    console = wide_console()
-    console.print(tables.picture(settings))
-    console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
+    settings, events = compare(answers), sum(answer.events for answer in answers)
+
+    def show(console: Console) -> None:
+        console.print(tables.picture(settings))
+        console.print(effort(len(answers), events, took_s), soft_wrap=True)
+
+    document = {
+        "experiment": "global-computing",
+        "events": events,
+        "settings": [asdict(setting) for setting in settings],
+        "runs": [_run(answer) for answer in answers],
+    }
+    publish(runs, document, show)
 
 
 def _run(answer: QueueingAnswer) -> dict[str, Any]:

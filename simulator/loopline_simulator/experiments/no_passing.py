@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_format
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +13,8 @@ from rich.console import Console
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Order
 from loopline_simulator.experiments import paper
-from loopline_simulator.experiments.answers import effort, wide_console, without_nan
-from loopline_simulator.experiments.comparison import compare
+from loopline_simulator.experiments.answers import effort, publish
+from loopline_simulator.experiments.comparison import PolicyComparison, compare
 from loopline_simulator.experiments.options import (
     JOBS,
     MACHINES,
@@ -29,8 +29,6 @@ from loopline_simulator.experiments.options import (
 from loopline_simulator.fast.machines import FITTED
 from loopline_simulator.fast.trial import Answer, Case, run
 from loopline_simulator.fast.workload import Workload
-from loopline_simulator.progress import progress_bar
-from loopline_simulator.sweep import sweep
 
 
 def default_policies() -> tuple[str, ...]:
@@ -42,7 +40,7 @@ def no_passing(
     policies: Annotated[tuple[str, ...], Several] = default_policies(),
     order: Order | None = None,
     replicas: Count | None = None,
-    gantt: Path | None = None,
+    pictures: Path | None = None,
     jobs: JobOptions = JOBS,
     machines: MachineOptions = MACHINES,
     runs: SweepOptions = RUNS,
@@ -61,8 +59,8 @@ def no_passing(
         space-partition.
     replicas
         Attempts of a task at once; default as in the paper: any number.
-    gantt
-        Draw one run of each policy (Figures 2 to 4) into this folder, as PNG and SVG.
+    pictures
+        Draw one run of each policy (Figures 2 to 4) into this folder.
     """
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     park = machines.park()
@@ -74,11 +72,11 @@ def no_passing(
         for policy in chosen
     ]
     began = time.monotonic()
-    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    _show(answers, runs, time.monotonic() - began)
-    if gantt is not None:
-        _draw(gantt, [case for case in cases if (case.seed, case.workload) == (runs.first_seed, _middle(workloads))])
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    took_s, comparisons = time.monotonic() - began, compare(answers, as_in_paper=is_as_in_paper(cases[0]))
+    shown = [case for case in cases if (case.seed, case.workload) == (runs.first_seed, _middle(workloads))]
+    document, show = _document(answers, comparisons), partial(_show, answers, comparisons, took_s)
+    publish(runs, document, show, draw=partial(_draw, shown), pictures=pictures)
     return 0
 
 
@@ -86,15 +84,10 @@ def _middle(workloads: list[Workload]) -> Workload:
     return workloads[len(workloads) // 2]
 
 
-def _show(answers: list[Answer], runs: SweepOptions, took_s: float) -> None:
-    case = answers[0].case
-    comparisons = compare(answers, as_in_paper=is_as_in_paper(case))
-    if runs.json:
-        print(json_format.dumps(_document(answers, comparisons), indent=1))
-        return
+def _show(answers: list[Answer], comparisons: list[PolicyComparison], took_s: float, console: Console) -> None:
     from loopline_simulator.experiments import tables
 
-    console = wide_console()
+    case = answers[0].case
     console.print(
         f"{case.workload.jobs} jobs of {case.workload.tasks} tasks on {case.park.count} PCs; {_fit(case)}\n"
     )
@@ -117,10 +110,10 @@ def _fit(case: Case) -> str:
     return f"speeds x {fit:g} ({kind})"
 
 
-def _document(answers: list[Answer], comparisons: list[Any]) -> dict[str, Any]:
+def _document(answers: list[Answer], comparisons: list[PolicyComparison]) -> dict[str, Any]:
     """Return all figures, and those of each run."""
     case = answers[0].case
-    document = {
+    return {
         "experiment": "no-passing",
         "workload": {name: value for name, value in dataclasses.asdict(case.workload).items() if name != "interval"},
         "machines": dataclasses.asdict(case.park),
@@ -128,7 +121,6 @@ def _document(answers: list[Answer], comparisons: list[Any]) -> dict[str, Any]:
         "comparisons": [dataclasses.asdict(comparison) for comparison in comparisons],
         "runs": [_run(answer) for answer in answers],
     }
-    return dict(without_nan(document))
 
 
 def _run(answer: Answer) -> dict[str, Any]:
@@ -137,10 +129,7 @@ def _run(answer: Answer) -> dict[str, Any]:
     return {**head, "events": answer.events, **dataclasses.asdict(answer.measures)}
 
 
-def _draw(folder: Path, cases: list[Case]) -> None:
+def _draw(cases: list[Case], folder: Path) -> list[Path]:
     from loopline_simulator import gantt
 
-    console = Console(stderr=True, highlight=False)
-    for case in cases:
-        for file in gantt.draw_case(case, folder):
-            console.print(f"wrote {file}", style="dim", markup=False)
+    return [file for case in cases for file in gantt.draw_case(case, folder)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -14,7 +16,12 @@ from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.hosts import Pattern
 from loopline_simulator.fast.machines import FITTED, PATTERN_1, PATTERN_2, Park
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
-from loopline_simulator.sweep import MakeExecutor, on_cores, on_dask, on_grid
+from loopline_simulator.kept_runs import KeptRuns
+from loopline_simulator.progress import progress_bar
+from loopline_simulator.sweep import MakeExecutor, on_cores, on_dask, on_grid, sweep
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 Positive = Annotated[float, Parameter(validator=Number(gt=0, lte=1e9))]
 Several = Parameter(
@@ -164,6 +171,13 @@ class SweepOptions:
         Run on the Loopline grid that LOOPLINE_MASTER or loopline.toml names; its workers' Python needs loopline[sim].
     json
         Answer with JSON only, on stdout.
+    csv
+        Answer with CSV only, on stdout: a line for each run, a column for each figure.
+    out
+        Write tables, CSV, JSON, and pictures if there are any, into this folder.
+    keep
+        Keep runs in this file: an interrupted sweep, or one with more seeds, continues from there. Runs of other code
+        are not used.
     """
 
     seeds: Count = 10
@@ -172,10 +186,40 @@ class SweepOptions:
     dask: str | None = None
     grid: bool = False
     json: bool = False
+    csv: bool = False
+    out: Path | None = None
+    keep: Path | None = None
 
     @property
     def seed_numbers(self) -> range:
         return range(self.first_seed, self.first_seed + self.seeds)
+
+    def sweep(
+        self,
+        run: Callable[[Item], Answer],
+        cases: Sequence[Item],
+        events_of: Callable[[Answer], int],
+        *,
+        what: str = "runs",
+    ) -> list[Answer]:
+        """Return the answer of every case, with a progress bar. What the file of ``keep`` has is not run again."""
+        if self.json and self.csv:
+            raise usage("an answer is either --json or --csv", "--out DIR writes both")
+        if self.keep is None:
+            with progress_bar(what, len(cases), events_of) as shown:
+                return sweep(run, cases, self.executor(), shown)
+        kept = KeptRuns(run, self.keep)
+        found = {place: answer for place, case in enumerate(cases) if (answer := kept.get(case)) is not None}
+        missing = [(run, place, case) for place, case in enumerate(cases) if place not in found]
+        with progress_bar(what, len(missing), lambda one: events_of(one[1])) as shown:
+
+            def came(one: tuple[int, Answer]) -> None:
+                found[one[0]] = one[1]
+                kept.add(cases[one[0]], one[1])
+                shown(one)
+
+            sweep(_run_numbered, missing, self.executor(), came)
+        return [found[place] for place in range(len(cases))]
 
     def executor(self) -> MakeExecutor:
         if bool(self.dask) + bool(self.processes) + self.grid > 1:
@@ -183,6 +227,11 @@ class SweepOptions:
         if self.grid:
             return on_grid()
         return on_dask(self.dask) if self.dask else on_cores(self.processes)
+
+
+def _run_numbered(numbered: tuple[Callable[[Any], Any], int, Any]) -> tuple[int, Any]:
+    run, place, case = numbered
+    return place, run(case)
 
 
 @Parameter(name="*", group=Group("Runs", sort_key=3))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json as json_format
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,13 +15,11 @@ from rich.console import Console
 
 from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import PAPERS, algorithm
-from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.answers import effort, publish
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.papers.rack.rack_trial import RackAnswer, RackCase, run
 from loopline_simulator.papers.rack.ranking import SCENARIOS
 from loopline_simulator.papers.rack.workload import Drawn, Logged, Sides
-from loopline_simulator.progress import progress_bar
-from loopline_simulator.sweep import sweep
 
 Side = Annotated[int, Parameter(validator=Number(gte=1, lte=512))]
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
@@ -133,14 +131,9 @@ def rack(
     seeds = runs.seed_numbers if log.swf is None else runs.seed_numbers[:1]  # a log is the same for every seed
     cases = [RackCase(seed, name, jobs.rack(), each) for seed in seeds for each in workloads for name in chosen]
     began = time.monotonic()
-    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    if runs.json:
-        print(json_format.dumps(without_nan(_document(answers)), indent=1))
-    else:
-        _show(answers, time.monotonic() - began)
-    if pictures is not None:
-        _draw(pictures, [case for case in cases if case.seed == seeds[0]])
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    show, drawn = partial(_show, answers, time.monotonic() - began), [case for case in cases if case.seed == seeds[0]]
+    publish(runs, _document(answers), show, draw=partial(_draw, drawn), pictures=pictures)
     return 0
 
 
@@ -148,11 +141,11 @@ def _once(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _show(answers: Sequence[RackAnswer], took_s: float) -> None:
+def _show(answers: Sequence[RackAnswer], took_s: float, console: Console) -> None:
     from loopline_simulator.papers.rack import tables
     from loopline_simulator.papers.rack.ranking import Results
 
-    console, first = wide_console(), answers[0]
+    first = answers[0]
     console.print(f"{first.jobs:,} jobs on {first.case.rack.width} x {first.case.rack.height} nodes\n")
     console.print(tables.picture(Results(answers)))
     console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
@@ -171,9 +164,7 @@ def _run(answer: RackAnswer) -> dict[str, Any]:
     return {**head, "jobs": answer.jobs, "events": answer.events, **asdict(answer.measures)}
 
 
-def _draw(folder: Path, cases: Sequence[RackCase]) -> None:
+def _draw(cases: Sequence[RackCase], folder: Path) -> list[Path]:
     from loopline_simulator.papers.rack import pictures
 
-    console = Console(stderr=True, highlight=False)
-    for file in pictures.draw(cases, folder):
-        console.print(f"wrote {file}", style="dim", markup=False)
+    return pictures.draw(cases, folder)

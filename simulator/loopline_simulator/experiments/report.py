@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from loopline_simulator.experiments.answers import without_nan
+from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.progress import progress_bar
 from loopline_simulator.study import bars
@@ -35,10 +34,9 @@ class StudyRuns(SweepOptions):
 
 
 def report(
-    out: Path = Path("study.md"),
+    file: Path | None = None,
     *,
     swf: Path | None = None,
-    keep: Path | None = None,
     only: Annotated[tuple[str, ...], Several] = (),
     minutes: Positive | None = None,
     runs: StudyRuns = StudyRuns(),
@@ -49,30 +47,29 @@ def report(
 
     Parameters
     ----------
-    out
-        The page to write, in Markdown; pictures go into a folder `pictures` beside it.
+    file
+        The page to write, in Markdown; pictures go into a folder `pictures` beside it (default: a page called study,
+        in the folder of --out).
     swf
         A workload in the Standard Workload Format, for the section of a recorded log, which is left out without it.
-    keep
-        File that keeps answers, so that an interrupted study, or one with more seeds, continues from there.
-        Answers of earlier code are used where this code gives the same with the first seed.
     only
         Sections to run, by their keys.
     minutes
         Begin no further seed after this many minutes. The page is written from the seeds that are done; with
-        `--keep`, the next call continues.
+        `--keep`, the next call continues. Answers of earlier code are used where this code gives the same with the
+        first seed.
     """
     chosen = [section for section in sections(swf) if not only or section.key in only]
     strange = set(only) - {section.key for section in sections(swf)}
     if strange:
         known = ", ".join(section.key for section in sections(swf))
         raise usage(f"there is no section {min(strange)!r}", f"there are {known}; `log` needs --swf")
-    began, kept = time.monotonic(), KeptAnswers(keep, runs.first_seed)
+    began, kept = time.monotonic(), KeptAnswers(runs.keep, runs.first_seed)
     computed = _run(chosen, runs, kept, began + 60.0 * minutes if minutes else None)
     used = [answer for section in chosen for answer in _gather(section, runs, kept)]
     took_s = time.monotonic() - began
-    if runs.json:
-        print(json_format.dumps(_document(chosen), indent=1))
+    publish(runs, _document(chosen), None)
+    if (runs.json or runs.csv) and runs.out is None:
         return 0
     effort = Effort(
         " ".join(["loopline simulate report", *_told(sys.argv)]),
@@ -82,7 +79,7 @@ def report(
         processes=_processes(runs),
         code=code(),
     )
-    _write(out, chosen, effort)
+    _write(file or (runs.out or Path()) / "study.md", chosen, effort)
     return 0
 
 
@@ -148,7 +145,19 @@ def _document(chosen: Sequence[Section]) -> dict[str, Any]:
         for section in chosen
     }
     seeds = sorted({seed for section in chosen for seed in section.seeds})
-    return dict(without_nan({"experiment": "report", "code": code(), "seeds": seeds, "sections": tables}))
+    return {
+        "experiment": "report",
+        "code": code(),
+        "seeds": seeds,
+        "sections": tables,
+        "runs": [run for section in chosen for run in _tidy(section)],
+    }
+
+
+def _tidy(section: Section) -> Iterator[dict[str, Any]]:
+    for (row, column), answers in section.answers.items():
+        for seed, figures in zip(section.seeds, answers, strict=True):
+            yield {"section": section.key, "row": row, "column": column, "seed": seed, **figures}
 
 
 def _estimated(section: Section, place: tuple[str, str]) -> dict[str, float] | None:
@@ -158,6 +167,7 @@ def _estimated(section: Section, place: tuple[str, str]) -> dict[str, float] | N
 
 def _write(out: Path, chosen: Sequence[Section], effort: Effort) -> None:
     console = Console(stderr=True, highlight=False)
-    pictures = [bars.draw(section, out.parent / "pictures").relative_to(out.parent) for section in chosen]
+    files = [bars.draw(section, out.parent / "pictures") for section in chosen]
+    pictures = [file.relative_to(out.parent) for drawn in files for file in drawn if file.suffix == ".svg"]
     out.write_text(page(chosen, pictures, effort), "utf-8")
     console.print(f"wrote {out} and {len(pictures)} pictures", style="dim", markup=False)

@@ -77,7 +77,7 @@ def _promises(comparisons: Sequence[PolicyComparison]) -> Table:
     table = bare_table("[bold]What each promises, and its price[/]")
     for title in ("every", "", "order"):
         table.add_column(title)
-    for title in ("passed", "passable", "total ±", "lost", "(work)", "held", "slowdown", "worst"):
+    for title in ("passed", "pass-\nable", "total ±", "lost", "(work)", "held", "slow-\ndown", "worst", "PCs"):
         table.add_column(title, justify="right")
     for comparison in comparisons:
         for row in comparison.rows:
@@ -98,6 +98,7 @@ def _promise(row: PolicyRow) -> Iterator[RenderableType]:
     yield number(row.held.mean)
     yield number(row.mean_slowdown.mean)
     yield number(row.worst_slowdown)
+    yield f"{row.slowest_machines:.2f}"
 
 
 def _legend(comparisons: Sequence[PolicyComparison]) -> Text:
@@ -110,6 +111,7 @@ def _legend(comparisons: Sequence[PolicyComparison]) -> Text:
         "lost: share of the computing time (of the work) spent in attempts whose result was not used.",
         "held: how long a job's last task (order deliver: its completion) was held, on average.",
         "slowdown: total time over the least that the job needs alone at mean speeds; worst: of any job.",
+        "PCs: mean speed of the PCs that computed a job's results, over that of all PCs; the lowest of a job.",
     ]
     if any(comparison.table for comparison in comparisons):
         lines.insert(1, "paper: its figure; ratio: ours over it.")

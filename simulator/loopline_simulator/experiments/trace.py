@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Order
+from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import (
     Count,
     MachineOptions,
@@ -27,17 +28,19 @@ from loopline_simulator.experiments.options import (
     Several,
     SweepOptions,
     known_policy,
+    usage,
 )
 from loopline_simulator.experiments.tables import number
 from loopline_simulator.fast.availability import Absence
-from loopline_simulator.progress import progress_bar
+from loopline_simulator.fast.saving_world import Saving
 from loopline_simulator.statistics import Estimate, estimate
-from loopline_simulator.sweep import sweep
+from loopline_simulator.traces.files import finite
 from loopline_simulator.traces.run import TraceAnswer, TraceCase, load_jobs, load_machines, run
 from loopline_simulator.traces.swf import Selection, SizeFrom, TasksFrom
 
-_WIDTH = 100
 _PAPERS_PCS = MachineOptions()
+NO_CHECKPOINTS = "none"
+_LONGEST_INTERVAL_S = 1e6  # of a job's spec
 
 
 @Parameter(name="*", group=Group("Trace", sort_key=0))
@@ -130,6 +133,50 @@ class OwnerOptions:
         )
 
 
+@Parameter(name="*", group=Group("Checkpoints", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+    """Checkpoints that all tasks take.
+
+    Parameters
+    ----------
+    checkpoints
+        Intervals to compare: none, auto (a live worker's rule), or seconds.
+    checkpoint_bytes
+        Size of a checkpoint.
+    checkpoint_cost
+        Pause of a task for each checkpoint, in seconds.
+    upload_rate
+        Rate of uploads to the master, in bytes per second. The task computes during an upload.
+    """
+
+    checkpoints: Annotated[tuple[str, ...], Several] = ("none",)
+    checkpoint_bytes: Positive = 1e8
+    checkpoint_cost: Annotated[float, Parameter(validator=Number(gte=0, lte=600))] = 1.0
+    upload_rate: Positive = 1.25e7
+
+    def savings(self) -> list[Saving | None]:
+        """Return the settings to compare: [None] if no task takes checkpoints."""
+        if set(self.checkpoints) == {NO_CHECKPOINTS}:
+            return [None]
+        return [
+            Saving(self._every_s(text), self.checkpoint_cost, self.checkpoint_bytes, self.upload_rate)
+            for text in dict.fromkeys(self.checkpoints)
+        ]
+
+    def _every_s(self, text: str) -> float | None:
+        if text in (NO_CHECKPOINTS, "auto"):
+            return None if text == "auto" else 0.0
+        every_s = finite(text)
+        if every_s is None or not 1 <= every_s <= _LONGEST_INTERVAL_S:
+            raise usage(f"{text!r} is no interval of checkpoints", "give none, auto, or seconds from 1 to 1000000")
+        if every_s <= self.checkpoint_cost:
+            raise usage(
+                f"a checkpoint every {text} s that stops its task for {self.checkpoint_cost:g} s leaves no time"
+            )
+        return every_s
+
+
 @Parameter(name="*", group=Group("Runs", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class TraceSweepOptions(SweepOptions):
@@ -145,6 +192,7 @@ def trace(
     order: Annotated[tuple[Order, ...], Several] = (Order.HOLD,),
     jobs: TraceOptions = TraceOptions(),
     owners: OwnerOptions = OwnerOptions(),
+    saving: CheckpointOptions = CheckpointOptions(),
     machines: MachineOptions = _PAPERS_PCS,
     runs: TraceSweepOptions = TraceSweepOptions(),
 ) -> int:
@@ -168,23 +216,19 @@ def trace(
         if file is not None:
             load_machines(file)
     cases = [
-        owners.of(TraceCase(seed, policy, promise, swf=swf, selection=selection, park=park))
+        owners.of(TraceCase(seed, policy, promise, swf=swf, selection=selection, park=park, saving=saved))
         for seed in runs.seed_numbers
         for policy in chosen
         for promise in order
+        for saved in saving.savings()
     ]
     began = time.monotonic()
-    with progress_bar("runs", len(cases), _events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    if runs.json:
-        print(json_format.dumps(_document(answers), indent=1))
-    else:
-        _show(answers, time.monotonic() - began)
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    publish(runs, _document(answers), partial(_show, answers, time.monotonic() - began))
     return 0
 
 
-def _show(answers: Sequence[TraceAnswer], took_s: float) -> None:
-    console = Console(highlight=False, width=min(_WIDTH, Console().width) if Console().is_terminal else _WIDTH)
+def _show(answers: Sequence[TraceAnswer], took_s: float, console: Console) -> None:
     first, events = answers[0], sum(answer.events for answer in answers)
     console.print(f"{first.case.swf.name}: {first.jobs:,} jobs on {first.hosts:,} machines")
     console.print(_table(answers))
@@ -197,6 +241,9 @@ def _table(answers: Sequence[TraceAnswer]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("")
     table.add_column("order")
+    has_checkpoints = any(answer.case.saving for answer in answers)
+    if has_checkpoints:
+        table.add_column("check-\npoints", justify="right")
     titles = (
         "waiting",
         "execution",
@@ -211,8 +258,9 @@ def _table(answers: Sequence[TraceAnswer]) -> Table:
     )
     for title in titles:
         table.add_column(title, justify="right")
-    for (policy, order), group in _by_policy(answers):
-        table.add_row(Text(policy, "bold cyan"), order, *_cells(group))
+    for (policy, order, checkpoints), group in _by_setting(answers):
+        every = (checkpoints,) if has_checkpoints else ()
+        table.add_row(Text(policy, "bold cyan"), order, *every, *_cells(group))
     return table
 
 
@@ -235,16 +283,19 @@ def _estimate(value: Estimate) -> str:
     return f"{number(value.mean)}{half}"
 
 
-def _events(answer: TraceAnswer) -> int:
-    return answer.events
-
-
-def _by_policy(answers: Sequence[TraceAnswer]) -> list[tuple[tuple[str, str], list[TraceAnswer]]]:
-    """Return the answers by policy and order, in the order of the request."""
-    groups: dict[tuple[str, str], list[TraceAnswer]] = {}
+def _by_setting(answers: Sequence[TraceAnswer]) -> list[tuple[tuple[str, str, str], list[TraceAnswer]]]:
+    """Return the answers by policy, order and checkpoints, in the order of the request."""
+    groups: dict[tuple[str, str, str], list[TraceAnswer]] = {}
     for answer in answers:
-        groups.setdefault((answer.case.policy, answer.case.order), []).append(answer)
+        case = answer.case
+        groups.setdefault((case.policy, case.order, _interval(case.saving)), []).append(answer)
     return list(groups.items())
+
+
+def _interval(saving: Saving | None) -> str:
+    if saving is None or saving.every_s == 0:
+        return NO_CHECKPOINTS
+    return "auto" if saving.every_s is None else f"{saving.every_s:g} s"
 
 
 def _document(answers: Sequence[TraceAnswer]) -> dict[str, Any]:
@@ -254,6 +305,7 @@ def _document(answers: Sequence[TraceAnswer]) -> dict[str, Any]:
             "seed": each.case.seed,
             "policy": each.case.policy,
             "order": each.case.order,
+            "checkpoints": _interval(each.case.saving),
             "events": each.events,
             **asdict(each.measures),
         }

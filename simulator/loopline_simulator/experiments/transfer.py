@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json as json_format
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from loopline_simulator.experiments.answers import effort, wide_console, without_nan
+from loopline_simulator.experiments.answers import effort, publish
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.papers.data_transfer import rounds_trial, unknown_trial
 from loopline_simulator.papers.data_transfer.assignment_trial import (
@@ -27,8 +27,6 @@ from loopline_simulator.papers.data_transfer.strategies import STRATEGIES
 from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario
 from loopline_simulator.papers.data_transfer.transfer_trial import TransferAnswer, TransferCase, run
 from loopline_simulator.papers.data_transfer.unknown_trial import KNOWN, UnknownCase
-from loopline_simulator.progress import progress_bar
-from loopline_simulator.sweep import sweep
 
 _UNKNOWN = ("last_s", "ratio", "copies", "plans")
 """What a run with --unknown tells."""
@@ -155,7 +153,7 @@ def transfer(
     more
         With --assign: tasks beyond one for each host, as a share of the hosts. They wait for the next round.
     pictures
-        Draw the first seed's network with the first plan, and each link's use over time, into this folder (SVG).
+        Draw the first seed's network with the first plan, and each link's use over time, into this folder.
     """
     for name in strategies:
         if name not in STRATEGIES:
@@ -168,14 +166,9 @@ def transfer(
         return _compare_searches(network.scenario(), plans, more, runs)
     cases = _cases(strategies, network.scenario(), runs)
     began = time.monotonic()
-    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    if runs.json:
-        print(json_format.dumps(without_nan(_document(answers)), indent=1))
-    else:
-        _show(answers, time.monotonic() - began)
-    if pictures is not None:
-        _draw(pictures, [case for case in cases if case.seed == runs.first_seed])
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    show, drawn = partial(_show, answers, time.monotonic() - began), [c for c in cases if c.seed == runs.first_seed]
+    publish(runs, _document(answers), show, draw=partial(_draw, drawn), pictures=pictures)
     return 0
 
 
@@ -199,20 +192,16 @@ def _learn(network: TransferOptions, lab: LabOptions, runs: SweepOptions) -> int
         for seed in runs.seed_numbers
         for known in KNOWN
     ]
-    with progress_bar("runs", len(cases), lambda answer: answer.plans) as shown:
-        answers = sweep(unknown_trial.run, cases, runs.executor(), shown)
-    if runs.json:
-        each = [asdict(one.case) | {name: getattr(one, name) for name in _UNKNOWN} for one in answers]
-        print(json_format.dumps({"experiment": "transfer", "unknown": each}, indent=1))
-        return 0
-    wide_console().print(unknown_trial.picture(answers))
+    answers = runs.sweep(unknown_trial.run, cases, lambda answer: answer.plans)
+    each = [asdict(one.case) | {name: getattr(one, name) for name in _UNKNOWN} for one in answers]
+    document = {"experiment": "transfer", "unknown": each}
+    publish(runs, document, partial(_print, unknown_trial.picture(answers)), rows="unknown")
     return 0
 
 
-def _show(answers: Sequence[TransferAnswer], took_s: float) -> None:
+def _show(answers: Sequence[TransferAnswer], took_s: float, console: Console) -> None:
     from loopline_simulator.papers.data_transfer import transfer_tables
 
-    console = wide_console()
     console.print(transfer_tables.picture(answers))
     console.print(effort(len(answers), sum(answer.events for answer in answers), took_s), soft_wrap=True)
 
@@ -238,31 +227,29 @@ def _compare_searches(scenario: TransferScenario, plans: Sequence[int], more: fl
         for search in SEARCHES
         for most in (dict.fromkeys(plans) if search in SEARCHING else plans[:1])
     ]
-    with progress_bar("searches", len(cases), lambda answer: answer.plans) as shown:
-        answers = sweep(assign, cases, runs.executor(), shown)
-    if runs.json:
-        print(json_format.dumps(_searches(answers), indent=1))
-        return 0
+    answers = runs.sweep(assign, cases, lambda answer: answer.plans, what="searches")
     from loopline_simulator.papers.data_transfer import transfer_tables
 
-    wide_console().print(transfer_tables.searches(answers))
+    show = partial(_print, transfer_tables.searches(answers))
+    publish(runs, _searches(answers), show, rows="searches")
     return 0
 
 
 def _compare_rounds(scenario: TransferScenario, plans: int, work: RoundsOptions, runs: SweepOptions) -> int:
     cases = rounds_trial.cases(scenario, work.ratios, work.tasks, plans, runs.seed_numbers)
-    with progress_bar("runs", len(cases), lambda answer: answer.plans) as shown:
-        answers = sweep(rounds_trial.run, cases, runs.executor(), shown)
-    if runs.json:
-        each = [asdict(one) | asdict(one.case) for one in answers]
-        for one in each:
-            del one["case"], one["scenario"]
-        print(json_format.dumps({"experiment": "transfer", "scenario": asdict(scenario), "rounds": each}, indent=1))
-        return 0
+    answers = runs.sweep(rounds_trial.run, cases, lambda answer: answer.plans)
+    each = [asdict(one.case) | asdict(one) for one in answers]
+    for one in each:
+        del one["case"], one["scenario"]
     from loopline_simulator.papers.data_transfer import transfer_tables
 
-    wide_console().print(transfer_tables.rounds(answers))
+    document = {"experiment": "transfer", "scenario": asdict(scenario), "rounds": each}
+    publish(runs, document, partial(_print, transfer_tables.rounds(answers)), rows="rounds")
     return 0
+
+
+def _print(table: RenderableType, console: Console) -> None:
+    console.print(table)
 
 
 def _searches(answers: Sequence[AssignmentAnswer]) -> dict[str, Any]:
@@ -274,9 +261,7 @@ def _searches(answers: Sequence[AssignmentAnswer]) -> dict[str, Any]:
     return {"experiment": "transfer", "scenario": asdict(answers[0].case.scenario), "searches": each}
 
 
-def _draw(folder: Path, cases: Sequence[TransferCase]) -> None:
+def _draw(cases: Sequence[TransferCase], folder: Path) -> list[Path]:
     from loopline_simulator.papers.data_transfer import transfer_pictures
 
-    console = Console(stderr=True, highlight=False)
-    for file in transfer_pictures.draw(cases, folder):
-        console.print(f"wrote {file}", style="dim", markup=False)
+    return transfer_pictures.draw(cases, folder)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json as json_format
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -16,16 +15,14 @@ from loopline_master.core.kernel.entities import Job
 from loopline_shared.job.parameters import Range
 from loopline_shared.model import Facts, Order, OrderWithin
 from loopline_shared.spec import JobSpec
-from loopline_simulator.experiments.answers import wide_console, without_nan
+from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import RUNS, Several, SweepOptions, known_policy
 from loopline_simulator.experiments.tables import bare_table, half_width, number
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.passings import JobSpan, count
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
-from loopline_simulator.progress import progress_bar
 from loopline_simulator.statistics import estimate
 from loopline_simulator.streams import stream
-from loopline_simulator.sweep import sweep
 
 PROMISES = ((Order.HOLD, OrderWithin.GRID), (Order.HOLD, OrderWithin.USER), (Order.NONE, OrderWithin.GRID))
 NAMES = dict(zip(PROMISES, ("hold, over all", "hold, each user", "none"), strict=True))
@@ -68,14 +65,14 @@ def users(
     """
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     cases = [UsersCase(seed, policy, *one) for policy in chosen for one in PROMISES for seed in runs.seed_numbers]
-    with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
-        answers = sweep(run, cases, runs.executor(), shown)
-    if runs.json:
-        found = [{**asdict(answer.case), **asdict(answer)} for answer in answers]
-        print(json_format.dumps(without_nan({"experiment": "users", "runs": found}), indent=1))
-        return 0
-    wide_console().print(_table(chosen, answers))
+    answers = runs.sweep(run, cases, lambda answer: answer.events)
+    found = [{**asdict(answer.case), **_figures(answer)} for answer in answers]
+    publish(runs, {"experiment": "users", "runs": found}, lambda console: console.print(_table(chosen, answers)))
     return 0
+
+
+def _figures(answer: UsersAnswer) -> dict[str, Any]:
+    return {name: value for name, value in asdict(answer).items() if name != "case"}
 
 
 def run(case: UsersCase) -> UsersAnswer:

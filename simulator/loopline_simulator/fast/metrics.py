@@ -74,7 +74,10 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used."""
+    """Figures of a run for the tables. ``lost_*`` is the share spent in attempts whose result was not used.
+
+    Work that a later attempt continued from, by a checkpoint, is not lost if that attempt's result was used.
+    """
 
     waiting: Moments
     execution: Moments
@@ -88,6 +91,7 @@ class Measures:
     overtaken: int  # pairs that completed out of order by their work, also where no promise covers them
     lost_time: float
     lost_work: float
+    slowest_machines: float  # of any job: mean speed of the machines that computed its results, over that of all
     replicas: int
     makespan: float
     unfinished: int
@@ -103,9 +107,10 @@ class Recorder:
         self._keep = attempts
         self._speeds: dict[str, Speed] = {host.name: host.speed for host in hosts}
         self._jobs: dict[int, Job] = {}
-        self._spent = _Spent()
-        self._lost = _Spent()
+        self._spent = Spent()
+        self._lost = Spent()
         self._replicas = 0
+        self._by_job: dict[int, Spent] = {}  # in attempts whose results were used
 
     def __call__(self, effects: Effects) -> None:
         self._jobs.update(effects.jobs)  # only the last state of a job's row counts
@@ -140,17 +145,25 @@ class Recorder:
             overtaken=count([replace(_course(job), size=job.work) for job in jobs]).passed,
             lost_time=_share(self._lost.time, self._spent.time),
             lost_work=_share(self._lost.work, self._spent.work),
+            slowest_machines=self._slowest_machines(ended, capacity / len(self._speeds)),
             replicas=self._replicas,
             makespan=max(job.finished or 0.0 for job in ended),
             unfinished=len(jobs) - len(ended),
         )
+
+    def _slowest_machines(self, ended: Sequence[JobRecord], mean_speed: float) -> float:
+        """Return the third situation that the no-passing paper calls unwanted: a job gets only slow machines."""
+        shares = [self._by_job[job.id] for job in ended if job.id in self._by_job]
+        return min((one.work / one.time / mean_speed for one in shares if one.time), default=math.nan)
 
     def _ended(self, attempt: Attempt, end: float) -> None:
         start = attempt.dispatched_at
         work = self._speeds[attempt.worker].work_between(start, end)
         self._spent.add(end - start, work)
         self._replicas += attempt.replica
-        if not attempt.accepted:
+        if attempt.accepted:
+            self._by_job.setdefault(attempt.job, Spent()).add(end - start, work)
+        else:
             self._lost.add(end - start, work)
         if self._keep:
             state, accepted, replica = attempt.state, attempt.accepted, attempt.replica
@@ -162,7 +175,9 @@ class Recorder:
 
 
 @dataclass(slots=True)
-class _Spent:
+class Spent:
+    """Computing: seconds, and reference CPU-seconds of work."""
+
     time: float = 0.0
     work: float = 0.0
 

@@ -12,6 +12,7 @@ from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.churn import Churn
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.metrics import Measures, Recorder
+from loopline_simulator.fast.saving_world import Saving, SavingWorld
 from loopline_simulator.fast.workload import Workload, misdeclared, uncovered
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
@@ -46,6 +47,7 @@ class Case:
     wrong_by: float = 1.0  # users declare their jobs' sizes wrong by up to this factor, up or down
     without_size: float = 0.0  # share of jobs whose users give none
     in_sessions: float = 0.0  # share of jobs that are sessions
+    saving: Saving | None = None  # checkpoints; None: none, and lost work by attempts alone
 
     @property
     def source(self) -> JobSource:
@@ -84,28 +86,36 @@ def settings(
 
 
 def run(case: Case) -> Answer:
-    recorder, events = record(case)
-    return Answer(case, recorder.measures(case.park.capacity, case.park.fastest), events)
+    recorder, world = record(case)
+    measures = recorder.measures(case.park.capacity, case.park.fastest)
+    return Answer(
+        case, world.corrected(measures) if isinstance(world, SavingWorld) else measures, world.kernel.events
+    )
 
 
-def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
-    """Run the case; return its recorder and number of events. Raises RuntimeError if a job did not finish."""
+def record(case: Case, *, attempts: bool = False, first: int | None = None) -> tuple[Recorder, FastWorld]:
+    """Run the case, or its ``first`` jobs; return recorder and world. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
     arrivals = misdeclared(case.source.of(case.seed), case.wrong_by, case.seed)
     if case.without_size or case.in_sessions:
         arrivals = uncovered(arrivals, case.without_size, case.in_sessions, case.seed)
+    arrivals = arrivals[:first]
     recorder = Recorder(hosts, attempts=attempts)
     world = _world(case, hosts, arrivals, recorder)
     world.run()
     finished = sum(job.finished is not None for job in recorder.jobs())
-    if finished < case.source.jobs:
-        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {case.source.jobs} jobs finished")
-    return recorder, world.kernel.events
+    if finished < len(arrivals):
+        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {len(arrivals)} jobs finished")
+    return recorder, world
 
 
 def _world(case: Case, hosts: Sequence[Host], arrivals: Sequence[Arrival], recorder: Recorder) -> FastWorld:
     chosen = settings(case.policy, case.order, case.max_replicas, case.single_task_order)
-    if case.churn is None:
+    if case.churn is None and case.saving is None:
         return FastWorld(chosen, hosts, arrivals, observe=recorder)
-    stays = {host.name: case.churn.stays(case.seed, host.name) for host in hosts}
-    return ChangingWorld(chosen, hosts, arrivals, recorder, stays=stays, last_lease_s=case.churn.lease_s)
+    stays = {host.name: case.churn.stays(case.seed, host.name) for host in hosts} if case.churn else None
+    lease_s = case.churn.lease_s if case.churn else None
+    if case.saving is None:
+        return ChangingWorld(chosen, hosts, arrivals, recorder, stays=stays, last_lease_s=lease_s)
+    saving = case.saving
+    return SavingWorld(chosen, hosts, arrivals, recorder, saving=saving, stays=stays, last_lease_s=lease_s)

@@ -48,6 +48,9 @@ class Summary:
     ended_at: float = 0.0  # the last job, in virtual seconds
     crashes: int = 0  # of the master
     reboots: int = 0
+    kills: int = 0  # attempts that a reboot ended
+    saves: int = 0  # checkpoints taken
+    resumptions: int = 0  # attempts that continued from one
     stops: int = 0  # of an agent, by its owner
     breaks: int = 0  # of links
     partitions: int = 0
@@ -104,6 +107,7 @@ def summary(seed: int, timed: TimedWorld, broken: str = "") -> Summary:
         tasks=len(store.tasks),
         attempts=len(store.attempts),
         lost_attempts=sum(attempt.state is AttemptState.LOST for attempt in store.attempts.values()),
+        resumptions=len(store.resumed),
         events=timed.kernel.events,
         ended_at=max((job.finished_at or 0.0 for job in store.jobs.values()), default=0.0),
         passings=len(store.passings),

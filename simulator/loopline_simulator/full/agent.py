@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from loopline_shared.model import AttemptId, Outcome
 from loopline_simulator.full.grid_world import GridWorld
@@ -15,11 +16,19 @@ _OPEN_WITHIN_S = 10.0
 _NEWS_WITHIN_S = 0.5
 _SHORTEST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 30.0
+_SAVES_EVERY_S = 8.0  # mean
 DRAIN_S = 2.0
 """How long a stopped agent waits for the master to have everything."""
 
-Fate = Callable[[Machine, AttemptId, float], tuple[float, Outcome]]
-"""When an attempt that starts on a machine at some time will end, and how."""
+
+class Fates(Protocol):
+    """The course of each attempt, as the seed has it."""
+
+    def fate(self, machine: Machine, attempt: AttemptId, since: float) -> tuple[float, Outcome]:
+        """Return when an attempt that starts on a machine at some time will end, and how."""
+
+    def saved(self, machine: Machine, attempt: AttemptId, since: float, name: str) -> None:
+        """Note a checkpoint that the attempt has taken now."""
 
 
 class Agent:
@@ -31,14 +40,14 @@ class Agent:
         world: GridWorld,
         network: Network,
         machine: Machine,
-        fate: Fate,
+        fates: Fates,
         random: Generator,
         is_over: Callable[[], bool],
     ) -> None:
         """``random`` draws its pauses; once ``is_over``, no timer of its does anything."""
         self.machine, self.is_on = machine, False
         self._kernel, self._world, self._network = kernel, world, network
-        self._fate, self._random, self._is_over = fate, random, is_over
+        self._fates, self._random, self._is_over = fates, random, is_over
         self._ends: dict[AttemptId, Appointment] = {}
         self._timers: dict[str, Appointment] = {}
         self._tries = 0
@@ -60,6 +69,7 @@ class Agent:
     def stop(self) -> None:
         """Stop the agent for its owner: running tasks return to the queue, and a connected master gets a Report."""
         self.is_on = False
+        self._save()
         self.machine.stop()
         self._follow_processes()
         self._report()
@@ -150,8 +160,22 @@ class Agent:
             self._ends.pop(attempt).cancel()
         for attempt, since in self.machine.processes.items():
             if attempt not in self._ends:
-                end, outcome = self._fate(self.machine, attempt, since)
+                end, outcome = self._fates.fate(self.machine, attempt, since)
                 self._ends[attempt] = self._kernel.at(end, self._ending(attempt, outcome))
+        if self.is_on and "save" not in self._timers and self.machine.checkpoints.takes_any(self.machine.processes):
+            self._set("save", float(self._random.exponential(_SAVES_EVERY_S)), self._save_and_report)
+
+    def _save_and_report(self) -> None:
+        self._save()
+        self._report()
+        self._follow_processes()
+
+    def _save(self) -> None:
+        """Take a checkpoint of each task that takes any."""
+        for attempt, since in self.machine.processes.items():
+            name = self.machine.checkpoints.save(attempt, self._kernel.now - since)
+            if name:
+                self._fates.saved(self.machine, attempt, since, name)
 
     def _ending(self, attempt: AttemptId, outcome: Outcome) -> Call:
         def end() -> None:

@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from loopline_master.core.estimates.measure import ms_of
-from loopline_master.core.kernel.effects import Effects
-from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Job
+from loopline_master.core.kernel.entities import OCCUPYING
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
-from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
@@ -52,28 +50,6 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
     live = [a.id for a in store.attempts.values() if a.state in OCCUPYING]
     assert not live, f"attempts still alive: {live}"
     assert not store.passings, f"passings: {store.passings}"
-
-
-def check_resumptions(store: MemoryStore, effects: Effects, state: State) -> None:
-    """Check that no new attempt starts from less than the newest committed checkpoint that its worker may use."""
-    for attempt in effects.attempts.values():
-        job = state.jobs.get(attempt.job)
-        if attempt.id in store.attempts or job is None or job.spec.checkpoint is None:
-            continue
-        rows = {**store.checkpoints, **effects.rows(SavedCheckpoint)}
-        left = (rows[key] for key in store.checkpoints if key not in effects.dropped(SavedCheckpoint))
-        usable = [one.work for one in left if one.task_id == attempt.task_id and _may_use(one, job, attempt, state)]
-        resumed = effects.rows(ResumedAttempt).get(attempt.id)
-        work = resumed.work if resumed else 0.0
-        assert work >= max(usable, default=0.0), f"{attempt.id} starts from {work}, and {max(usable)} is there"
-
-
-def _may_use(saved: SavedCheckpoint, job: Job, attempt: Attempt, state: State) -> bool:
-    others = {name for name in saved.line if name != attempt.worker}
-    if job.quorum is not None and others:
-        return False
-    workers = [state.workers[name] for name in others if name in state.workers]
-    return len(saved.failed_on) < 2 and all(worker.quarantined_until is None for worker in workers)
 
 
 def check_begun(members: Iterable[AttemptId], store: MemoryStore, starts_named: Collection[AttemptId]) -> None:

@@ -99,6 +99,7 @@ class Disasters:
 
     def _reboot(self, agent: Agent, random: Generator) -> None:
         self.counts["reboots"] += 1
+        self.counts["kills"] += len(agent.machine.processes)
         agent.power_off(noticed=_even(random))
         self._ends.master_heard()
         self._start_later(agent, float(random.exponential(self._faults.off_s)))

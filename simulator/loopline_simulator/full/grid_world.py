@@ -46,6 +46,7 @@ from loopline_shared.protocol.transfers import PeerTerms
 from loopline_shared.protocol.worker_link import Assign, Hello, Report, Welcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full import ending
+from loopline_simulator.full.checkpoint_ledger import CheckpointLedger
 from loopline_simulator.full.machine import CLOSED, Link, Machine
 from loopline_simulator.full.machine_files import filled_in
 from loopline_simulator.full.promises import SecondPlanner, check_promises
@@ -80,6 +81,7 @@ class GridWorld:
         self.links: dict[int, Link] = {}  # open at the master's end, by number
         self._check_every, self._steps = check_every, 0
         self._second: SecondPlanner | None = None
+        self._checkpoints = CheckpointLedger()
         for machine in machines:
             machine.boot()
         self.start_master()
@@ -118,8 +120,9 @@ class GridWorld:
         if crash == "before commit":
             self._die()
             return None
-        ending.check_resumptions(self.store, effects, self.scheduler.state)
+        self._checkpoints.check(self.store.attempts, effects, self.scheduler.state)
         self.store.commit(Batch(self.now, events), effects)
+        self._checkpoints.commit(effects)
         self.starts_named |= {
             gang.member(0) for gang in effects.rows(Gang).values() if gang.phase is GangPhase.RUNNING
         }
@@ -205,7 +208,9 @@ class GridWorld:
         for _ in range(0 if lost else 1 + twice):
             if machine.link is not None:
                 begun = len(machine.began)
+                machine.confirmed = []
                 self._check_on_disk(machine.receive(frame))
+                self._checkpoints.check_acknowledged(machine.confirmed, self.store)
                 ending.check_begun(machine.began[begun:], self.store, self.starts_named)
 
     def strays(self, name: str) -> list[Link]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
+from loopline_shared.protocol.checkpoints import TakenCheckpoint
 from loopline_shared.protocol.link_session import MasterSession, WorkerSession
 from loopline_shared.protocol.worker_link import Assign, Run, Welcome
 from loopline_simulator.full.machine_checkpoints import MachineCheckpoints
@@ -106,6 +107,7 @@ class Machine:
         self.began: list[AttemptId] = []  # members of gangs that ever began here, in this order
         self.files = MachineFiles()
         self.checkpoints = MachineCheckpoints(name)
+        self.confirmed: list[TakenCheckpoint] = []  # acknowledged by the last Assign
         self._slots: dict[AttemptId, int] = {}  # of processes
         self._frozen: set[AttemptId] = set()
         self._events: list[Event] = []
@@ -209,7 +211,7 @@ class Machine:
         if not isinstance(message, Assign):
             return ()
         self.files.obey(message)
-        self.checkpoints.acknowledged(message.seen)
+        self.confirmed = self.checkpoints.acknowledged(message.seen)
         return self._happens(Assigned(message, frame))
 
     def stands_still(self, attempt: AttemptId) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 from loopline_shared.model import AttemptId
@@ -34,11 +35,21 @@ class MachineCheckpoints:
         if run.checkpoint:
             self._runs[run.attempt] = run
 
-    def save(self, attempt: AttemptId, done_s: float) -> None:
-        """Take a checkpoint of an attempt that has used this CPU time, unless its job takes none."""
+    def start_of(self, attempt: AttemptId) -> str:
+        """Return the checkpoint that an attempt here continues from; empty: none."""
+        run = self._runs.get(attempt)
+        resume = run and run.checkpoint and run.checkpoint.resume
+        return resume.manifest if resume else ""
+
+    def takes_any(self, attempts: Iterable[AttemptId]) -> bool:
+        """True if one of these attempts takes checkpoints."""
+        return any(attempt in self._runs for attempt in attempts)
+
+    def save(self, attempt: AttemptId, done_s: float) -> str:
+        """Take a checkpoint of an attempt that has used this CPU time. Return its name; empty: its job takes none."""
         run = self._runs.get(attempt)
         if run is None or run.checkpoint is None:
-            return
+            return ""
         resume, self._count = run.checkpoint.resume, self._count + 1
         cpu_s = done_s + (resume.cpu_s if resume else 0.0)
         line = dict.fromkeys((*(resume.line if resume else ()), self._machine))
@@ -54,13 +65,16 @@ class MachineCheckpoints:
             times=resume.times if resume else 0,
         )
         self._sent.pop(attempt, None)
+        return name
 
     def report(self, number: int) -> CheckpointReport | None:
         """Return what the Report of this number brings."""
         self._sent |= {attempt: number for attempt in self._taken if attempt not in self._sent}
         return CheckpointReport(tuple(self._taken.values())) if self._taken else None
 
-    def acknowledged(self, number: int) -> None:
-        """Forget what the Reports up to this number have brought."""
-        for attempt in [attempt for attempt, sent in self._sent.items() if sent <= number]:
-            del self._sent[attempt], self._taken[attempt]
+    def acknowledged(self, number: int) -> list[TakenCheckpoint]:
+        """Forget what the Reports up to this number have brought, and return it."""
+        sent = [attempt for attempt, first in self._sent.items() if first <= number]
+        for attempt in sent:
+            del self._sent[attempt]
+        return [self._taken.pop(attempt) for attempt in sent]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.parameters import Range
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts
@@ -32,6 +33,7 @@ class Scenario:
     known_sizes: float = 0.9  # share of jobs whose user says how large they are
     gangs: float = 0.0  # share of jobs that run on two or three machines at once ...
     replicas: float = 0.0  # ... and share of these that request a replica
+    checkpoints: float = 0.0  # share of the other jobs whose tasks save their state
     conditions: Conditions = ROUGH_NETWORK
     faults: Faults = ROUGH
     until_s: float = 20_000.0  # by then all must be done
@@ -44,7 +46,8 @@ class Scenario:
         random, at, arrivals = stream(seed, "jobs"), 0.0, []
         for number in range(self.jobs):
             at += float(random.exponential(self.interval_s))
-            arrivals.append(Arrival(at, self._with_nodes(self._spec(random), stream(seed, "gang", number))))
+            spec = self._with_nodes(self._spec(random), stream(seed, "gang", number))
+            arrivals.append(Arrival(at, self._with_checkpoints(spec, stream(seed, "checkpoint", number))))
         return arrivals
 
     def _host(self, number: int, random: Generator) -> Host:
@@ -73,6 +76,11 @@ class Scenario:
         nodes = int(random.integers(2, 1 + min(3, self.machines)))
         most = 2 if random.random() < self.replicas else None
         return spec.model_copy(update={"nodes": nodes, "requires": Requirements(), "max_replicas": most})
+
+    def _with_checkpoints(self, spec: JobSpec, random: Generator) -> JobSpec:
+        if spec.nodes > 1 or random.random() >= self.checkpoints:
+            return spec
+        return spec.model_copy(update={"checkpoint": CheckpointSpec()})
 
     def _spec(self, random: Generator) -> JobSpec:
         count = int(random.integers(1, self.max_tasks + 1))

@@ -47,6 +47,7 @@ class TimedWorld:
         self.kernel, self.counts = Kernel(), Counter[str]()
         self._seed, self._faults, self._is_over = seed, faults, False
         self._hosts = {host.name: host for host in hosts}
+        self._contents: dict[str, float] = {}  # work in each checkpoint
         machines = [Machine(host.name, host.facts, lambda: self.kernel.now) for host in hosts]
         self.world = GridWorld(settings, machines, now=0.0, check_every=check_every)
         randoms = {name: stream(seed, "link", name) for name in self._hosts}
@@ -140,18 +141,23 @@ class TimedWorld:
 
     def _agent(self, machine: Machine) -> Agent:
         random = stream(self._seed, "agent", machine.name)
-        return Agent(
-            self.kernel, self.world, self.network, machine, fate=self._fate, random=random, is_over=self.is_over
-        )
+        return Agent(self.kernel, self.world, self.network, machine, fates=self, random=random, is_over=self.is_over)
 
-    def _fate(self, machine: Machine, attempt: AttemptId, since: float) -> tuple[float, Outcome]:
+    def fate(self, machine: Machine, attempt: AttemptId, since: float) -> tuple[float, Outcome]:
         """Return the end and outcome of an attempt, drawn for each task and attempt independently of all else."""
-        end = self._hosts[machine.name].speed.end_of(since, self._work(attempt))
+        done = self._contents.get(machine.checkpoints.start_of(attempt), 0.0)
+        end = self._hosts[machine.name].speed.end_of(since, self._work(attempt) - done)
         if self._faults.task_failure:
             random = stream(self._seed, "fate", *attempt)
             if random.random() < self._faults.task_failure:
                 return since + (end - since) * float(random.random()), Outcome.FAILED
         return end, Outcome.SUCCEEDED
+
+    def saved(self, machine: Machine, attempt: AttemptId, since: float, name: str) -> None:
+        """Note the work that a checkpoint taken now contains."""
+        done = self._contents.get(machine.checkpoints.start_of(attempt), 0.0)
+        self._contents[name] = done + self._hosts[machine.name].speed.work_between(since, self.kernel.now)
+        self.counts["saves"] += 1
 
     def _work(self, attempt: AttemptId) -> float:
         spec: JobSpec = self.world.store.jobs[attempt.job].spec

@@ -19,6 +19,7 @@ from pathlib import Path
 import loopline_master.core
 import loopline_shared
 import loopline_simulator
+import loopline_worker.checkpoints
 from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.trial import Case
 from loopline_simulator.study.section import Figures, StudyCase, measured
@@ -106,10 +107,11 @@ def _whole_lines(file: Path) -> list[str]:
 
 @cache
 def code() -> str:
-    """Return a digest of all code that bears on an answer: the scheduler's, the shared, and of the worlds."""
+    """Return a digest of all code that bears on an answer: of scheduler and worlds, shared code, a worker's rule."""
     digest = hashlib.sha256()
     here = Path(loopline_simulator.__path__[0])
-    of_worlds = (here / "kernel.py", here / "streams.py", here / "study" / "bounds.py")
+    rule = Path(loopline_worker.checkpoints.__path__[0]) / "interval.py"
+    of_worlds = (here / "kernel.py", here / "streams.py", here / "study" / "bounds.py", rule)
     folders = (
         Path(loopline_shared.__path__[0]),
         Path(loopline_master.core.__path__[0]),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from loopline_simulator.drawing import save
 from loopline_simulator.study.section import Section
 
-_INCHES_WIDE, _INCHES_A_ROW, _INCHES_MORE = 9.0, 0.24, 1.3
+_INCHES_WIDE, _INCHES_A_COLUMN, _INCHES_A_ROW, _INCHES_MORE = 9.0, 2.2, 0.24, 1.3
 _COLOURS = ("#1b6ca8", "#e08e0b", "#3d8f5f", "#a13d63")
 
 
-def draw(section: Section, folder: Path) -> Path:
-    """Write the section's picture as SVG; return its file."""
-    (file,) = save(lambda: _figure(section), folder / f"study-{section.key}", kinds=("svg",), dpi=100)
-    return file
+def draw(section: Section, folder: Path) -> list[Path]:
+    """Write the section's picture; return its files."""
+    return save(lambda: _figure(section), folder / f"study-{section.key}", dpi=100)
 
 
 def _figure(section: Section) -> Any:
@@ -23,9 +23,10 @@ def _figure(section: Section) -> Any:
 
     rows, columns = section.rows, section.columns
     height = _INCHES_MORE + _INCHES_A_ROW * len(rows)
-    figure = Figure(figsize=(_INCHES_WIDE, height), layout="constrained")
+    width = max(_INCHES_WIDE, _INCHES_A_COLUMN * len(columns))
+    figure = Figure(figsize=(width, height), layout="constrained")
     for axes, column, colour in zip(
-        figure.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, _COLOURS, strict=False
+        figure.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, cycle(_COLOURS), strict=False
     ):
         found = [section.estimate((row, column), "total") for row in rows]
         axes.barh(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 
 from loopline_shared import __version__
@@ -41,7 +42,7 @@ def page(sections: Sequence[Section], pictures: Sequence[Path], effort: Effort) 
         ]
         for shown in section.shown:
             lines += ["", *_table(section, shown)]
-        lines += ["", *_ratios(section)]
+        lines += _ratios(section)
     return "\n".join(lines) + "\n"
 
 
@@ -82,16 +83,18 @@ def _contents(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def _table(section: Section, shown: Shown) -> Iterator[str]:
-    yield f"**{shown.title[0].upper()}{shown.title[1:]}**"
+    yield f"**{_capitalised(shown.title)}**"
     yield ""
     yield from _rows(section, section.rows, lambda place: _figure(section, place, shown))
 
 
 def _ratios(section: Section) -> Iterator[str]:
-    yield f"**Mean total time over that of `{section.base}`, on the same seeds**"
-    yield ""
     others = [row for row in section.rows if row != section.base]
-    yield from _rows(section, others, lambda place: _ratio(section.over_base(place)))
+    for shown in section.compared:
+        yield ""
+        yield f"**{_capitalised(shown.title)} over that of `{section.base}`, on the same seeds**"
+        yield ""
+        yield from _rows(section, others, partial(_ratio_over_base, section, shown.figure))
     if section.base_column:
         yield ""
         yield f"**Mean total time over that of {section.base_column}, on the same seeds**"
@@ -118,6 +121,14 @@ def _figure(section: Section, place: Place, shown: Shown) -> str:
     if shown.as_share:
         return f"{value.mean:.1%} ±{100 * value.half_width:.1f}"
     return f"{number(value.mean)} ±{number(value.half_width)}"
+
+
+def _ratio_over_base(section: Section, figure: str, place: Place) -> str:
+    return _ratio(section.over_base(place, figure))
+
+
+def _capitalised(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _ratio(value: Estimate | None) -> str:

@@ -40,6 +40,7 @@ class Section:
     base: str
     base_column: str = ""  # where columns are to be compared too, with this one
     shown: Sequence[Shown] = (Shown("total", "mean total time, s"),)
+    compared: Sequence[Shown] = (Shown("total", "mean total time"),)  # over the base's
     seeds: list[int] = field(default_factory=list)  # those of the answers
     answers: dict[Place, list[Figures]] = field(default_factory=dict)  # by seed
 
@@ -68,9 +69,9 @@ class Section:
         values = self.values(place, figure)
         return estimate(values) if values else None
 
-    def over_base(self, place: Place) -> Estimate | None:
-        """Return the mean total time over the base row's, paired by seed."""
-        ours, base = self.values(place, "total"), self.values((self.base, place[1]), "total")
+    def over_base(self, place: Place, figure: str = "total") -> Estimate | None:
+        """Return the figure over the base row's, paired by seed."""
+        ours, base = self.values(place, figure), self.values((self.base, place[1]), figure)
         return ratio(ours, base) if ours and len(ours) == len(base) and place[0] != self.base else None
 
     def over_column(self, place: Place) -> Estimate | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from loopline_shared.model import Order
 from loopline_simulator.fast.churn import CONDOR, STUDENT_LAB, Churn, WeibullLaw
 from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.saving_world import Saving
 from loopline_simulator.fast.trial import Case
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
 from loopline_simulator.study.bounds import Bound, BoundCase
@@ -37,7 +39,7 @@ FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE
 
 def sections(swf: Path | None) -> list[Section]:
     """Return all sections; that of the recorded log only if there is one."""
-    drawn = [literature(), replicas(), bounds(), churn(), wrong_sizes(), covered(), mixes(), grids()]
+    drawn = [literature(), replicas(), bounds(), churn(), checkpoints(), wrong_sizes(), covered(), mixes(), grids()]
     return drawn if swf is None else [drawn[0], recorded(swf), *drawn[1:]]
 
 
@@ -164,6 +166,38 @@ def churn() -> Section:
         cases,
         base="first-come, none",
         shown=(TOTAL, SLOWDOWN, Shown("lost", "work lost to replicas and to owners", as_share=True)),
+    )
+
+
+def checkpoints() -> Section:
+    """Return how often long tasks should be saved where owners come and go."""
+    park, cases = Park(16, (0.7, 1.0, 1.3), (), fit=1.0), {}
+    rows = {"none": 0.0, **{f"every {minutes} min": 60.0 * minutes for minutes in (1, 3, 10, 30, 60)}, "auto": None}
+    for policy in ("fair", "round-robin"):
+        for pool, law in (("Condor pool", CONDOR), ("student lab", STUDENT_LAB)):
+            owners = Churn(law, AWAY)
+            for size, saving in (("100 MB", Saving()), ("1 GB", Saving(cost_s=10.0, size_bytes=1e9))):
+                workload = Workload(8, 16, 1800.0, largest=28_800.0, arrivals=Arrivals.POISSON)
+                interval = workload.interval_for(0.5, park.capacity * owners.share_there)
+                workload = replace(workload, interval=interval)
+                for row, every_s in rows.items():
+                    saved = replace(saving, every_s=every_s)
+                    cases[row, f"{policy}, {pool}, {size}"] = Case(
+                        0, policy, HOLD, workload, park, max_replicas=2, churn=owners, saving=saved
+                    )
+    return Section(
+        "checkpoints",
+        "Checkpoints of long tasks",
+        "8 jobs of 16 tasks of 0.5 to 8 hours on 16 PCs of speeds 0.7, 1 and 1.3, as a Poisson process at load 0.5 "
+        "of the machines that are there; two attempts of a task at once, as live. Owners come and go as in the "
+        "section before. A checkpoint stops its task for 1 s (100 MB) or 10 s (1 GB), and is uploaded at 100 Mbit/s "
+        "while the task computes. A machine that was switched off has lost its own copies: the task continues from "
+        "the newest checkpoint that the master has. `auto` is the rule of a live worker. Lost is all work that no "
+        "result contains: of lost attempts, of replicas, and what a machine could have done during checkpoints.",
+        cases,
+        base="auto",
+        shown=(TOTAL, Shown("lost", "work lost", as_share=True), PASSED),
+        compared=(Shown("total", "mean total time"), Shown("lost", "work lost")),
     )
 
 

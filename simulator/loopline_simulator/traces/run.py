@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from loopline_simulator.fast.availability import Absence, Interrupted, Interval,
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.metrics import Measures, Recorder
+from loopline_simulator.fast.saving_world import Saving, SavingWorld
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.streams import stream
 from loopline_simulator.traces.files import named, opened
@@ -41,6 +43,7 @@ class TraceCase:
     away_s: float = 3600.0  # mean absence of hosts
     presence: Path | None = None
     share: float = 0.0  # of a host's speed that is left while its owner uses it
+    saving: Saving | None = None  # checkpoints; None: none, and lost work by attempts alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,17 @@ def run(case: TraceCase) -> TraceAnswer:
     hosts, stays = _hosts(case)
     recorder = Recorder(hosts)
     settings = trial.settings(case.policy, case.order)
-    world = ChangingWorld(
-        settings, hosts, jobs, recorder, stays=stays, absence=case.absence, last_lease_s=case.lease_s
-    )
+    make = ChangingWorld if case.saving is None else partial(SavingWorld, saving=case.saving)
+    world = make(settings, hosts, jobs, recorder, stays=stays, absence=case.absence, last_lease_s=case.lease_s)
     world.run()
     ends = [job.finished for job in recorder.jobs() if job.finished is not None]
     if not ends:
         raise LooplineError("trace", "no job finished", "were any machines there, and for long enough?")
     means = [host.speed.work_between(0.0, max(ends)) / max(ends) for host in hosts]
-    return TraceAnswer(case, len(jobs), len(hosts), recorder.measures(sum(means), max(means)), world.kernel.events)
+    measures = recorder.measures(sum(means), max(means))
+    if isinstance(world, SavingWorld):
+        measures = world.corrected(measures)
+    return TraceAnswer(case, len(jobs), len(hosts), measures, world.kernel.events)
 
 
 def load_jobs(file: Path, selection: Selection) -> list[Arrival]:

@@ -25,6 +25,8 @@ _PRIOR = 0.1
 """Weight of a worker's benchmark, as a part of its first attempt."""
 _FADES = 1 - 1 / 32
 """Factor on earlier knowledge of a worker's speed, with each attempt: a machine may change."""
+_LEAST_WORK = 1e-9
+"""Least expected work of an attempt, in reference CPU-seconds: a checkpoint may contain more than was expected."""
 _AGAIN = 1.1
 _FAR = 4.0
 """Largest factor between a worker's believed speed and the speed that one attempt may show."""
@@ -178,7 +180,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     (Exactly: if the attempt ended now, its worker would have proved slower than believed. Lateness is the excess over
     the expected time at *that* speed, so that little experience with a worker makes for little haste.)
     """
-    work = max(0.0, work_of(grid, job, attempt.task) - attempt.done_before)
+    work = max(_LEAST_WORK, work_of(grid, job, attempt.task) - attempt.done_before)
     elapsed = 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
     if elapsed and (attempt.freezes or attempt.fetch_s or not attempt.is_set_up):
         elapsed = worked_s(attempt, grid.now)
@@ -191,7 +193,7 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
 
 def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: float) -> float:
     """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
-    work = max(0.0, work_of(grid, job, attempt.task) - attempt.done_before)
+    work = max(_LEAST_WORK, work_of(grid, job, attempt.task) - attempt.done_before)
     known = worker.work_done + _PRIOR * work
     is_plain = attempt.is_set_up and not (attempt.freezes or attempt.fetch_s)
     since = attempt.since if is_plain else grid.now - worked_s(attempt, grid.now)

@@ -5,6 +5,7 @@ RFC 3339 on the way (rest/times.py).
 """
 
 from loopline_shared.rest.bodies.base import Body, FieldError, Page, Period, Problem
+from loopline_shared.rest.bodies.history import ParallelReport, PastJob, WaitOfNodes, WorkerStay
 from loopline_shared.rest.bodies.jobs import (
     Counts,
     Eta,
@@ -117,8 +118,10 @@ __all__ = [
     "NetworkView",
     "OutputFiles",
     "Page",
+    "ParallelReport",
     "Passing",
     "PassingReport",
+    "PastJob",
     "Period",
     "PlanReport",
     "PlanView",
@@ -144,7 +147,9 @@ __all__ = [
     "UserCost",
     "UserShare",
     "VoteView",
+    "WaitOfNodes",
     "WaitingPlan",
     "WaitingPlans",
+    "WorkerStay",
     "WorkerView",
 ]

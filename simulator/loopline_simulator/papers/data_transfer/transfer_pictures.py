@@ -24,8 +24,8 @@ def draw(cases: Sequence[TransferCase], folder: Path) -> list[Path]:
     meters = {case.strategy: observe(case)[1] for case in cases}
     files = []
     for name, meter in meters.items():
-        files += save(partial(_tree, name, meter), folder / f"transfer-tree-{name}", kinds=["svg"], dpi=_DPI)
-    return files + save(partial(_links, meters), folder / "transfer-links", kinds=["svg"], dpi=_DPI)
+        files += save(partial(_tree, name, meter), folder / f"transfer-tree-{name}", dpi=_DPI)
+    return files + save(partial(_links, meters), folder / "transfer-links", dpi=_DPI)
 
 
 def _tree(name: str, meter: Meter) -> Any:

@@ -23,8 +23,8 @@ class RackMeasures:
     residual: float  # root mean square distance from the line of waits over nodes
     largest_wait: float
     mean_wait: float
-    calls: float  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer was unknown
-    needed: float  # of these, those whose answer was unknown
+    calls: int  # of Bottom-Left, as the paper counts them; of a thrifty algorithm, those whose answer was unknown
+    needed: int  # of these, those whose answer was unknown
     moved: float  # share of jobs whose promise moved
     moves: float  # mean number of moves of a promise, over all jobs
     step: float  # mean distance of one move
@@ -41,7 +41,7 @@ def measure(histories: Sequence[JobHistory], rack: Rack, calls: int, needed: int
         utilisation=utilisation(histories, rack, *window(histories)),
         correlation=fit.correlation,
         residual=fit.residual,
-        largest_wait=max(waits),
+        largest_wait=float(max(waits)),
         mean_wait=fmean(waits),
         calls=calls,
         needed=needed,
@@ -49,7 +49,7 @@ def measure(histories: Sequence[JobHistory], rack: Rack, calls: int, needed: int
         moves=moves / len(histories),
         step=sum(gains) / moves if moves else 0.0,
         sooner=fmean(gains),
-        soonest=max(gains),
+        soonest=float(max(gains)),
     )
 
 

@@ -51,7 +51,7 @@ def draw(cases: Sequence[RackCase], folder: Path) -> list[Path]:
         show = _show(list(group), used)
         name = "log" if used is None else f"used-{100 * used:.0f}"
         for kind, figure in (("frames", _racks), ("waits", _waits), ("utilisation", _utilisations)):
-            files += save(partial(figure, show), folder / f"rack-{kind}-{name}", kinds=["png"], dpi=_DPI)
+            files += save(partial(figure, show), folder / f"rack-{kind}-{name}", dpi=_DPI)
     return files
 
 

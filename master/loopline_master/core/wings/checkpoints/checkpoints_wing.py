@@ -51,7 +51,7 @@ class Checkpoints(Wing):
         super().__init__(state)
         self._jobs: set[int] = set()  # jobs that take checkpoints; some of them may have left memory
         self._recalled: set[int] = set()  # jobs about to be retried
-        self._saved: dict[TaskId, list[SavedCheckpoint]] = {}  # by work contained, the newest last
+        self._saved: dict[TaskId, list[SavedCheckpoint]] = {}  # the newest last
         self._resumed: dict[AttemptId, ResumedAttempt] = {}
         self._accounts: dict[AttemptId, CheckpointAccount] = {}
         self.refused: dict[AttemptId, str] = {}
@@ -94,9 +94,9 @@ class Checkpoints(Wing):
         if job.spec.checkpoint:
             self._jobs.add(job.id)
             self._recalled.discard(job.id)
-            job.saved = {
-                task.task: saved[-1].work for task, saved in self._saved.items() if task.job == job.id
-            } or None
+            job.saved = None
+            for task in [task for task in self._saved if task.job == job.id]:
+                self._note_work(task)
             self.state.wings.arrange()
 
     def finish_step(self) -> None:
@@ -150,8 +150,13 @@ class Checkpoints(Wing):
     def _keep_if_newer(
         self, job: Job, task: Task, worker: Worker, attempt: Attempt, taken: TakenCheckpoint
     ) -> SavedCheckpoint | None:
-        """Keep a checkpoint and return it, unless one with as much work is known."""
-        before = self._resumed.get(attempt.id)
+        """Keep a checkpoint and return it, unless one with as much work is known.
+
+        Its work is counted from the attempt's checkpoint before it, so that it contains more than that one, also if
+        the worker has since proved slower.
+        """
+        own = (one for one in reversed(self.of(task.id)) if one.attempt == attempt.number)
+        before = next(own, None) or self._resumed.get(attempt.id)
         most_s = max(0.0, self.state.now - (task.started_at or attempt.dispatched_at))  # an upper bound
         cpu_s, wall_s = min(taken.cpu_s, most_s * worker.facts.cpus), min(taken.wall_s, most_s)
         work, measured_s = (before.work, before.cpu_s) if before else (0.0, 0.0)
@@ -173,7 +178,7 @@ class Checkpoints(Wing):
             system="" if portable else _system_of(job, worker.facts),
         )
         known = self._saved.get(task.id)
-        if known and _content(saved) <= _content(known[-1]):
+        if known and _rank(saved) <= _rank(known[-1]):
             return None
         self.state.put(saved)
         self._trim(task.id, KEPT)
@@ -193,7 +198,7 @@ class Checkpoints(Wing):
 
     def _keep(self, saved: SavedCheckpoint) -> None:
         others = (one for one in self._saved.get(saved.task_id, ()) if one.manifest != saved.manifest)
-        self._saved[saved.task_id] = sorted((*others, saved), key=_content)
+        self._saved[saved.task_id] = sorted((*others, saved), key=_rank)
         self._note_work(saved.task_id)
 
     def _trim(self, task: TaskId, kept: int) -> None:
@@ -211,7 +216,7 @@ class Checkpoints(Wing):
         job, saved = self.state.jobs.get(task.job), self._saved.get(task)
         if job is None:
             return
-        if saved:
+        if saved and _is_usable(saved[-1]):
             job.saved = job.saved or {}
             job.saved[task.task] = saved[-1].work
         elif job.saved:
@@ -262,7 +267,7 @@ class Checkpoints(Wing):
         return saved.work
 
     def _may_use(self, job: Job, saved: SavedCheckpoint, worker: Worker) -> bool:
-        if len(saved.failed_on) >= MOST_FAILED or (saved.system and saved.system != _system_of(job, worker.facts)):
+        if not _is_usable(saved) or (saved.system and saved.system != _system_of(job, worker.facts)):
             return False
         others = [name for name in saved.line if name != worker.name]
         if job.quorum is not None:
@@ -338,12 +343,20 @@ class Checkpoints(Wing):
         """Raise AssertionError if a task has too many checkpoints, or they are out of order."""
         for task, saved in self._saved.items() if of is None else ():
             assert len(saved) <= KEPT, f"task {task} keeps {len(saved)} checkpoints"
-            assert [*saved] == sorted(saved, key=_content), f"task {task}: out of order"
+            assert [*saved] == sorted(saved, key=_rank), f"task {task}: out of order"
 
 
-def _content(saved: SavedCheckpoint) -> tuple[float, float]:
-    """Return what the newest checkpoint has most of: work. A task that sleeps has done none, but has run longer."""
-    return saved.work, saved.wall_s
+def _rank(saved: SavedCheckpoint) -> tuple[bool, float, float]:
+    """Return the sort key of a task's checkpoints: usable ones last, then by work, then by time.
+
+    A task that sleeps does no work, but has run longer. One that may be what makes attempts fail must not keep newer
+    ones with less work away.
+    """
+    return _is_usable(saved), saved.work, saved.wall_s
+
+
+def _is_usable(saved: SavedCheckpoint) -> bool:
+    return len(saved.failed_on) < MOST_FAILED
 
 
 def _system_of(job: Job, facts: Facts) -> str:

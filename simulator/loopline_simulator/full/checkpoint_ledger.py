@@ -1,0 +1,71 @@
+"""A second account of checkpoints, by committed rows: it does not rely on the scheduler to remove the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from copy import copy
+
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT, MOST_FAILED
+from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
+from loopline_shared.model import AttemptId, TaskId, TaskState
+from loopline_shared.protocol.checkpoints import TakenCheckpoint
+from loopline_simulator.full.store import MemoryStore
+
+
+class CheckpointLedger:
+    """The newest committed checkpoints of each task. A worker's Report is acknowledged once they are committed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[TaskId, list[SavedCheckpoint]] = {}  # the newest last
+        self._committed: set[str] = set()  # manifests
+
+    def check(self, known: Container[AttemptId], effects: Effects, state: State) -> None:
+        """Check that each attempt that is not ``known`` starts from the newest checkpoint it may use.
+
+        Checkpoints of the same step do not count, as the attempt may have been started before they came.
+        """
+        changed = effects.rows(SavedCheckpoint)
+        for attempt in effects.attempts.values():
+            job = state.jobs.get(attempt.job)
+            if attempt.id in known or job is None or job.spec.checkpoint is None:
+                continue
+            kept = [changed.get(one.key, one) for one in self._kept.get(attempt.task_id, ())]
+            usable = [one.work for one in kept if _may_use(one, job, attempt, state)]
+            resumed = effects.rows(ResumedAttempt).get(attempt.id)
+            work = resumed.work if resumed else 0.0
+            assert work >= max(usable, default=0.0), f"{attempt.id} starts from {work}, and {max(usable)} is there"
+
+    def check_acknowledged(self, told: Iterable[TakenCheckpoint], store: MemoryStore) -> None:
+        """Check that acknowledged checkpoints of open tasks were committed, unless another attempt is ahead."""
+        for taken in told:
+            attempt = store.attempts[taken.attempt]
+            if taken.manifest in self._committed or attempt.is_over or not store.tasks[attempt.task_id].is_open:
+                continue
+            kept = self._kept.get(attempt.task_id, ())
+            is_behind = any(one.attempt != attempt.number or one.cpu_s >= taken.cpu_s for one in kept)
+            assert is_behind, f"a checkpoint of {attempt.id} was acknowledged, and not kept"
+
+    def commit(self, effects: Effects) -> None:
+        """Take in the rows of a step. An open task keeps its newest ones, a failed or cancelled task one."""
+        for saved in effects.rows(SavedCheckpoint).values():
+            others = [one for one in self._kept.get(saved.task_id, ()) if one.manifest != saved.manifest]
+            self._kept[saved.task_id] = sorted([*others, copy(saved)], key=_rank)[-KEPT:]
+            self._committed.add(saved.manifest)
+        for task in effects.tasks.values():
+            if task.id in self._kept and not task.is_open:
+                self._kept[task.id] = [] if task.state is TaskState.SUCCEEDED else self._kept[task.id][-1:]
+
+
+def _rank(saved: SavedCheckpoint) -> tuple[bool, float, float]:
+    return len(saved.failed_on) < MOST_FAILED, saved.work, saved.wall_s
+
+
+def _may_use(saved: SavedCheckpoint, job: Job, attempt: Attempt, state: State) -> bool:
+    others = {name for name in saved.line if name != attempt.worker}
+    if job.quorum is not None and others:
+        return False
+    workers = [state.workers[name] for name in others if name in state.workers]
+    return len(saved.failed_on) < MOST_FAILED and all(worker.quarantined_until is None for worker in workers)
