@@ -42,7 +42,6 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import job_key, make_keys, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
-from loopline_master.links.task_progress import TaskProgress
 from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, InvariantSampler, Metrics, step_watcher
 from loopline_master.notify.notifier import Notifier
@@ -57,6 +56,7 @@ from loopline_master.submissions.dry_run import DryRuns
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.idempotency import KeyLock
 from loopline_master.submissions.submissions import Submissions
+from loopline_master.task_progress import TaskProgress
 from loopline_master.transfers.solver import best_solver
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.protocol.worker_link import Assign

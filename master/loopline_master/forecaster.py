@@ -27,8 +27,8 @@ from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.planning.explain_plan import estimated_start, latest_end
-from loopline_master.links.task_progress import TaskProgress
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
+from loopline_master.task_progress import TaskProgress
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.model import SizeSource
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport, PlanView

@@ -15,7 +15,7 @@ from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, Forecaster, Situation, moment_of
-from loopline_master.links.task_progress import TaskProgress
+from loopline_master.task_progress import TaskProgress
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, result, spec
 

@@ -20,8 +20,8 @@ from loopline_master.core.wings.gangs.planning.explain_plan import estimated_sta
 from loopline_master.core.wings.gangs.planning.grid_horizons import switch_of
 from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_master.forecaster import Forecaster
-from loopline_master.links.task_progress import TaskProgress
 from loopline_master.store.records import EtaRecords
+from loopline_master.task_progress import TaskProgress
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, TaskId
 from loopline_shared.rest.bodies import PlanView
 from loopline_simulator.full.promises import SecondPlanner

@@ -15,8 +15,8 @@ from loopline_master.core.events import JobSubmitted
 from loopline_master.core.kernel.effects import Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import Forecaster
-from loopline_master.links.task_progress import TaskProgress
 from loopline_master.store.records import EtaRecords
+from loopline_master.task_progress import TaskProgress
 from loopline_shared.model import AttemptId, JobState, Order
 from loopline_shared.rest.bodies import Counts
 from tests.campaign import PATIENT, tried

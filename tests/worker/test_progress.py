@@ -71,9 +71,7 @@ async def test_reports_bring_the_progress_of_a_running_task(
     assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, "")
 
 
-async def test_reason_names_an_invalid_progress(
-    master: SmallMaster, start: Start, tmp_path: Path
-) -> None:
+async def test_reason_names_an_invalid_progress(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     master.report_every_s = 0.05
     start()
     gate = tmp_path / "gate"

@@ -25,9 +25,9 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.links.allowed_offers import allowed_part
 from loopline_master.links.checkpoint_files import whole_checkpoints
 from loopline_master.links.connection import Complete, WorkerLink
-from loopline_master.links.task_progress import TaskProgress
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
+from loopline_master.task_progress import TaskProgress
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream

@@ -78,9 +78,7 @@ class Exchange:
         self._key = key
         self._metrics = metrics
         self._peers: dict[str, _Peer] = {}
-        self._faults: dict[
-            tuple[str, str, FaultKind], float
-        ] = {}  # source, receiver: end, by time.monotonic
+        self._faults: dict[tuple[str, str, FaultKind], float] = {}  # source, receiver: end, by time.monotonic
 
     @property
     def is_on(self) -> bool:

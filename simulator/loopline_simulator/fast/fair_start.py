@@ -1,8 +1,8 @@
 """Fair start times (Sabin, Kochhar and Sadayappan, ICPP 2004), and delays by later arrivals.
 
 A job's fair start is its start under the same policy if no job came after it. A later start is unfair: a later
-arrival has delayed it. The same is measured of ends, as a job here is a bag of tasks. Machines have the same speeds in
-all runs of a seed, so that only the jobs differ.
+arrival has delayed it. The same is measured of ends, as a job here is a bag of tasks. Machines have the same speeds
+in all runs of a seed, so that only the jobs differ.
 """
 
 from __future__ import annotations

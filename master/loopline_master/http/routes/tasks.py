@@ -28,12 +28,12 @@ from loopline_master.http.parameters import (
     TaskNumber,
     WithParameters,
 )
-from loopline_master.links.task_progress import TaskProgress
 from loopline_master.outcomes import explain_ended_task
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
+from loopline_master.task_progress import TaskProgress
 from loopline_shared.model import MAX_ID, TaskId
 from loopline_shared.rest.bodies import (
     AttemptView,
