@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 
+from loopline_master.admission.busy_time import BusyTime
 from loopline_master.background import Background
-from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.certificates.worker_keys import WorkerKeys

@@ -68,7 +68,7 @@ UPLOAD_PIECE_WITHIN_S = 60.0
 
 REFUSED_IS_SENT_WITHIN_S = 1.0  # a client that sends a large body without a token has this long to read the refusal
 
-# Senders of refused messages (busy_time.py).
+# Senders of refused messages (admission/busy_time.py).
 LONGEST_REST_S = 30.0  # longest pause before they are read again; for longer ones they get 429 and Retry-After
 REST_TURN_S = 0.1  # between several paused messages of one sender
 

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from loopline_master import buckets, busy_time
-from loopline_master.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
+from loopline_master.admission.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
 from loopline_master.links import connection
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.link_session import WorkerSession

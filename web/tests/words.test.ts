@@ -107,7 +107,8 @@ describe("jobs", () => {
 
 describe("the ledger", () => {
   it("is the sum over all users", () => {
-    const line = { subject: "eve", name: "", jobs: 1, wall_s: 9, lost_cpu_s: 0, replicated_cpu_s: 1 };
+    const checkpoints = { kept_cpu_s: 1, checkpoints: 2, checkpoint_bytes: 10, checkpoint_held_s: 0 };
+    const line = { subject: "eve", name: "", jobs: 1, wall_s: 9, lost_cpu_s: 0, replicated_cpu_s: 1, ...checkpoints };
     const sums = summed([
       { ...line, tasks: 2, attempts: 3, useful_cpu_s: 5, wasted_cpu_s: 1 },
       { ...line, tasks: 1, attempts: 1, useful_cpu_s: 2, wasted_cpu_s: 0 },
@@ -119,6 +120,7 @@ describe("the ledger", () => {
       replicated_cpu_s: 2,
       wasted_cpu_s: 1,
       lost_cpu_s: 0,
+      kept_cpu_s: 2,
     });
   });
 });

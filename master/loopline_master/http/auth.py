@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from loopline_master.buckets import Buckets
+from loopline_master.admission.buckets import Buckets
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
 from loopline_master.settings import MasterSettings, is_loopback

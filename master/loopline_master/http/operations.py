@@ -24,7 +24,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master import timings
-from loopline_master.busy_time import BusyTime
+from loopline_master.admission.busy_time import BusyTime
 from loopline_master.dashboard.pages import not_found, wants_page
 from loopline_master.http.answers import JSON, Encoded, json_answer
 from loopline_master.http.auth import ANYBODY, Access, AuditRecorder, Auth, Caller

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from loopline_master.busy_time import rest_after
+from loopline_master.admission.busy_time import rest_after
 from loopline_master.certificates.job_secrets import has_secrets
 from loopline_master.certificates.worker_keys import shown_by
 from loopline_master.timings import ACKNOWLEDGE_WITHIN_S, CLOSE_WITHIN_S, HELLO_WITHIN_S

@@ -16,7 +16,7 @@ from itertools import count
 
 from aiohttp import WSCloseCode, web
 
-from loopline_master.busy_time import BusyTime
+from loopline_master.admission.busy_time import BusyTime
 from loopline_master.certificates.worker_keys import Bearer, WorkerKeys
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.core.kernel.effects import Declined

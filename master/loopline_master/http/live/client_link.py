@@ -14,7 +14,7 @@ from secrets import token_hex
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
-from loopline_master.busy_time import BusyTime
+from loopline_master.admission.busy_time import BusyTime
 from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, starts_from_zero, written
 from loopline_master.core.kernel.effects import Declined, Reply, Submitted
 from loopline_master.core.kernel.entities import Attempt, Job, Task

@@ -42,7 +42,7 @@ class JobAccounting(Body):
     lost_cpu_s: float = 0.0  # by attempts that failed, were lost, preempted or cancelled with their job
     kept_cpu_s: float = 0.0  # by attempts without a result, as far as a checkpoint has it
     checkpoints: int = 0  # sent to the master
-    checkpoint_bytes: int = 0
+    checkpoint_bytes: int = 0  # sent with them
     checkpoint_held_s: float = 0.0  # time that tasks were stopped for them
 
 

@@ -94,7 +94,7 @@ class HistoryLine(Body):
     lost_cpu_s: float  # of attempts that failed, were lost or preempted
     kept_cpu_s: float = 0.0  # of attempts without a result, as far as a checkpoint has it
     checkpoints: int = 0  # sent to the master
-    checkpoint_bytes: int = 0
+    checkpoint_bytes: int = 0  # sent with them
     checkpoint_held_s: float = 0.0  # time that tasks were stopped for them
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 
-from loopline_master.buckets import Buckets
+from loopline_master.admission.buckets import Buckets
 from loopline_master.timings import LONGEST_REST_S, REST_TURN_S
 from loopline_shared.errors import ExceededLimit, LooplineError
 
