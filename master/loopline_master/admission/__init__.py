@@ -1,1 +1,1 @@
-"""Bounds on what each client may take of the master: rates, and time of its event loop."""
+"""Bounds for each client: rates of requests, and time of the event loop."""
