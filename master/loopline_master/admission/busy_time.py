@@ -1,8 +1,9 @@
 """Time of the event loop spent on reading long messages, and pauses imposed on their senders.
 
-All other clients wait while a long frame or body is parsed. The time for a refused message is charged to its sender:
-``BURST_S`` are allowed at once, and ``SHARE`` of the loop's time after that. A sender that has used more is read later. A link whose frames are accepted also pauses after each long frame, so that it takes at most a tenth of the
-loop. Messages that take less than ``FREE_S`` cost nothing.
+All other clients wait while a long frame or body is parsed. The time for a refused message is charged to its
+sender: ``BURST_S`` are allowed at once, and ``SHARE`` of the loop's time after that. A sender that has used more is
+read later. A link whose frames are accepted also pauses after each long frame, so that it takes at most a tenth of
+the loop. Messages that take less than ``FREE_S`` cost nothing.
 """
 
 from __future__ import annotations
