@@ -146,7 +146,10 @@ SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS = [
     pytest.param(bug, marks=pytest.mark.campaign)
     for bug in (a_voter_is_asked_again, nobody_is_released, *SHOWN_BY_TIME)
 ]
-BUGS_OF_GANGS = [a_gang_begins_before_all_are_ready, a_gang_runs_on_without_a_lost_member]
+BUGS_OF_GANGS = [
+    a_gang_begins_before_all_are_ready,
+    pytest.param(a_gang_runs_on_without_a_lost_member, marks=pytest.mark.full),  # seen after half a minute
+]
 BUGS_OF_PROMISES = [
     pytest.param(tasks_go_before_promises_whatever_their_limits, marks=pytest.mark.campaign),  # an example below
     pytest.param(a_broken_promise_is_told_to_nobody, marks=pytest.mark.campaign),
