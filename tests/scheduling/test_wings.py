@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import combinations
+from types import FrameType
 
 import pytest
 
@@ -13,7 +15,7 @@ from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Mechanism
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.scheduler import WINGS
-from loopline_shared.model import JobState, Order, Outcome, TaskId, TaskState
+from loopline_shared.model import AttemptId, JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts
 
 Wings = tuple[type[Wing], ...]
@@ -97,3 +99,34 @@ def test_job_that_ends_while_tasks_are_placed_completes_in_that_step(
     grid.report("ant")
     assert grid.job(first).state is JobState.FAILED
     assert [attempt.job for attempt in grid.agents["ant"].running] == [second]
+
+
+def test_plain_job_enters_no_file_of_a_feature_that_it_does_not_use() -> None:
+    grid, entered = Grid(policy="round-robin", prefetch_s=1.0), set[str]()
+    grid.join("ant", facts(2))
+
+    def note(frame: FrameType | None, event: str, argument: object) -> None:
+        if event != "call" or frame is None or "/core/wings/" not in frame.f_code.co_filename:
+            return
+        called = f"{frame.f_code.co_filename.partition('/core/wings/')[2]}: {frame.f_code.co_qualname}"
+        while frame and frame.f_code.co_name != "check":  # the driver checks all invariants
+            frame = frame.f_back
+        if not frame:
+            entered.add(called)
+
+    def run() -> int:
+        job = grid.submit(3, size=30)
+        for task in (1, 2, 3):
+            grid.report("ant")
+            grid.end(AttemptId(job, task, 1), wall_s=10.0, cpu_s=10.0)
+        return job
+
+    run()  # the first user's account wakes a wing
+    sys.setprofile(note)
+    try:
+        job = run()
+    finally:
+        sys.setprofile(None)
+    assert grid.job(job).state is JobState.SUCCEEDED
+    others = ("exemptions/", "leases/", "shares/", "trust/")
+    assert [one for one in sorted(entered) if not one.startswith(others)] == []

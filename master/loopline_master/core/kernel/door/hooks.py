@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from loopline_master.core.kernel.door.mechanism import Handler, Mechanism, Purpose, Veto
@@ -26,12 +27,16 @@ class Wings:
             for event, handle in wing.handlers().items():
                 self.events[event].append(handle)
         self.admit = _overriding(standing, Mechanism.admit)
-        self.enters = _overriding(standing, Mechanism.enters)
+        self.enters = [
+            (tuple(map(attrgetter, wing.concerns)), wing.enters)
+            for wing in standing
+            if type(wing).enters is not Mechanism.enters
+        ]
+        self.reported = [(field, wing.brings_news) for wing in standing for field in wing.reported]
         self.settings_change = _overriding(standing, Mechanism.settings_change)
         self.worker_left = _overriding(standing, Mechanism.worker_left)
         self.needs = _overriding(standing, Mechanism.needs)
         self.excuses = _overriding(standing, Mechanism.excuses)
-        self.brings_news = _overriding(standing, Mechanism.brings_news)
         self.workers_to_hear = _overriding(standing, Mechanism.workers_to_hear)
         self.arrange()
 
@@ -45,6 +50,7 @@ class Wings:
     def arrange(self) -> None:
         """Update the tuples after a wing woke up or fell asleep."""
         self.awake = awake = [wing for wing in self.all if wing.is_awake]
+        self.brings_news = _overriding(awake, Mechanism.brings_news)
         self.due_at = _overriding(awake, Mechanism.due_at)
         self.expire = _overriding(awake, Mechanism.expire)
         self.place = _overriding(awake, Mechanism.place)

@@ -50,6 +50,11 @@ class Veto:
 class Mechanism:
     """Hooks of a wing."""
 
+    concerns: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a Job (``spec.checkpoint``): ``enters`` is called for jobs with one of them; (): for all jobs."""
+    reported: ClassVar[tuple[str, ...]] = ()
+    """Fields of a Report: ``brings_news`` is also called while the wing is asleep if one of them is there."""
+
     @property
     def is_awake(self) -> bool:
         """False while no entity of the grid concerns the wing."""
@@ -76,7 +81,7 @@ class Mechanism:
         """Return the refusal of a job that is about to be submitted or retried."""
 
     def enters(self, job: Job) -> None:
-        """Called when a job is about to enter memory."""
+        """Called when a job that ``concerns`` the wing is about to enter memory."""
 
     def needs(self, worker: Worker) -> bool:
         """True if this absent worker must not be forgotten yet."""
@@ -92,10 +97,6 @@ class Mechanism:
         """True if the job waits for a start that the wing has promised."""
         return False
 
-    def brings_news(self, worker: Worker, report: Report) -> bool:
-        """True if the wing needs a Report that brings the kernel no news."""
-        return False
-
     def workers_to_hear(self, now: float) -> Iterable[str]:
         """Return the workers whose last Reports must be known at ``now``, even if they brought no news."""
         return ()
@@ -108,6 +109,10 @@ class Mechanism:
         """Raise AssertionError if an invariant of this job or worker is violated; None checks all invariants."""
 
     # --- called while the wing is awake ---------------------------------------------------------------------
+
+    def brings_news(self, worker: Worker, report: Report) -> bool:
+        """True if the wing needs a Report that brings the kernel no news. See ``reported``."""
+        return False
 
     def due_at(self) -> float | None:
         """Return the time when ``expire`` is due; None if it is not."""
@@ -197,6 +202,9 @@ class Lead:
 
     An attempt of such a job is a member of a launch until the launch ends.
     """
+
+    launches: Mapping[AttemptId, object] = {}
+    """Launches that have not ended."""
 
     def leads(self, attempt: Attempt) -> bool:
         """True if the attempt is a member of a launch that has not ended."""

@@ -134,7 +134,8 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     names_some = report.holding or report.waiting or report.delivering or report.members
     if names_some or worker.name in state.index.attempts.of_worker:
         _compare(state, outbox, worker, report)
-        state.lead.follow(worker, report.seen)
+        if state.lead.launches:
+            state.lead.follow(worker, report.seen)
 
 
 def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:

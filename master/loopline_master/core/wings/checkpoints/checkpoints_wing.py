@@ -47,6 +47,9 @@ MOST_FAILED = 2
 class Checkpoints(Wing):
     """Awake while a job that takes checkpoints is in memory."""
 
+    concerns = ("spec.checkpoint",)
+    reported = ("checkpoints",)
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._jobs: set[int] = set()  # jobs that take checkpoints; some of them may have left memory
@@ -91,13 +94,12 @@ class Checkpoints(Wing):
         return report.checkpoints is not None
 
     def enters(self, job: Job) -> None:
-        if job.spec.checkpoint:
-            self._jobs.add(job.id)
-            self._recalled.discard(job.id)
-            job.saved = None
-            for task in [task for task in self._saved if task.job == job.id]:
-                self._note_work(task)
-            self.state.wings.arrange()
+        self._jobs.add(job.id)
+        self._recalled.discard(job.id)
+        job.saved = None
+        for task in [task for task in self._saved if task.job == job.id]:
+            self._note_work(task)
+        self.state.wings.arrange()
 
     def finish_step(self) -> None:
         """Forget jobs that have left memory, and fall asleep without any."""

@@ -80,6 +80,8 @@ class Proofs(Wing):
     Awake if a live job is overdrawn.
     """
 
+    concerns = ("overdrawn",)  # a retried job
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._jobs = {job.id for job in state.jobs.values() if job.is_live and job.overdrawn}
@@ -94,8 +96,7 @@ class Proofs(Wing):
         self.state.wings.arrange()
 
     def enters(self, job: Job) -> None:
-        if job.overdrawn:  # it is retried
-            self.note(job)
+        self.note(job)
 
     def exemption_changes(self, job: Job, before: str, reason: str) -> None:
         if job.id in self._jobs and not (job.is_live and job.overdrawn):

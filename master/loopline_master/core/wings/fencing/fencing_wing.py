@@ -29,6 +29,8 @@ from loopline_shared.protocol.worker_link import Assign
 class Fencing(Wing):
     """Awake while a job in memory may have fenced attempts."""
 
+    concerns = ("needs", "never_twice")
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._jobs: dict[int, None] = {}  # may have fenced attempts; some of them may have left memory
@@ -39,7 +41,7 @@ class Fencing(Wing):
         return bool(self._jobs)
 
     def restore(self, rows: Rows) -> None:
-        self._jobs = {job.id: None for job in self.state.jobs.values() if _may_be_fenced(job)}
+        self._jobs = {job.id: None for job in self.state.jobs.values() if job.needs or job.never_twice}
         roles = self.state.index.attempts.roles
         self._lost = {one.id for one in self.state.attempts.values() if _is_lost_and_fenced(one, roles[one.id])}
 
@@ -57,9 +59,8 @@ class Fencing(Wing):
             grid.units_withheld_until = grid.now + ended_after_s(max([self.state.settings.lease_s, *terms]))
 
     def enters(self, job: Job) -> None:
-        if _may_be_fenced(job):
-            self._jobs[job.id] = None
-            self.state.wings.arrange()
+        self._jobs[job.id] = None
+        self.state.wings.arrange()
 
     def finish_step(self) -> None:
         """Forget jobs that have left memory, from the first on, and fall asleep without any."""
@@ -116,10 +117,6 @@ class Fencing(Wing):
         attempt, lease_s = self.state.attempts[number], self.state.settings.lease_s
         term_s = max(attempt.term_s or 0.0, lease_s)
         return self.state.workers[attempt.worker].lease_until - lease_s + ended_after_s(term_s)
-
-
-def _may_be_fenced(job: Job) -> bool:
-    return bool(job.needs) or job.never_twice
 
 
 def _is_lost_and_fenced(attempt: Attempt, role: int) -> bool:

@@ -31,11 +31,13 @@ _PLANNED = Veto("gang")
 class Gangs(Wing, Lead):
     """Awake while a job of several nodes is in memory."""
 
+    reported = ("members",)
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._memory = GangMemory()
         state.keep(self._memory)
-        state.lead = self
+        state.lead, self.launches = self, self._memory.gangs
         self.planning = Planning(state)
         self._is_arranged = False  # as awake
 
@@ -146,9 +148,8 @@ class Gangs(Wing, Lead):
         return members.note(self.state, report, attempts)
 
     def follow(self, worker: Worker, seen: int) -> None:
-        if self._memory.gangs:
-            for attempt in list(self.state.index.attempts.of_worker.get(worker.name, {}).values()):
-                phases.follow(self.state, attempt, seen)
+        for attempt in list(self.state.index.attempts.of_worker.get(worker.name, {}).values()):
+            phases.follow(self.state, attempt, seen)
 
     def end_job(self, job: Job, reason: str, *, if_it_runs: bool) -> None:
         phases.disband_job(self.state, job, reason, if_it_runs=if_it_runs)

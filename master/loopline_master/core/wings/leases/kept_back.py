@@ -117,7 +117,10 @@ def brings_news(state: State, worker: Worker, report: Report) -> bool:
     The first Report of a session does, because the worker's attempts are unknown before it. So does each Report of a
     worker in quarantine, because every Assign repeats the notice to its owner.
     """
-    if not worker.reported or report.results or any(brings(worker, report) for brings in state.wings.brings_news):
+    wings = state.wings
+    if not worker.reported or report.results or any(brings(worker, report) for brings in wings.brings_news):
+        return True
+    if any(getattr(report, field) and brings(worker, report) for field, brings in wings.reported):
         return True
     return _has_moved(worker, report.load) or not _holds_as_believed(state, worker, report)
 

@@ -39,6 +39,8 @@ MOST_LIMITS = 1000
 class Resources(Wing):
     """Awake while a job in memory holds units."""
 
+    concerns = ("holds_units",)
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._counts = CountedUnits(state.workers, state.jobs, state.index.attempts)
@@ -92,12 +94,11 @@ class Resources(Wing):
         self.state.effects.note((limit.name, limit.user), limit)
 
     def enters(self, job: Job) -> None:
-        if job.holds_units:
-            if not self.is_awake:
-                self._counts.load_changes()
-            self._jobs.add(job.id)
-            self._counts.counts_computers |= job.exclusive
-            self.state.wings.arrange()
+        if not self.is_awake:
+            self._counts.load_changes()
+        self._jobs.add(job.id)
+        self._counts.counts_computers |= job.exclusive
+        self.state.wings.arrange()
 
     def finish_step(self) -> None:
         """Fall asleep once no job in memory holds units."""

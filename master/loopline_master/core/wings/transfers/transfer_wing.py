@@ -23,6 +23,8 @@ from loopline_shared.protocol.worker_link import Assign, Report
 class Transfers(Wing):
     """Awake as soon as a worker has, or fetches, a large file."""
 
+    reported = ("peers",)
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._memory = TransferMemory()
