@@ -209,7 +209,7 @@ def _add_streams(parts: Parts) -> None:
         subscriptions=subscriptions,
         scheduler=parts[Scheduler],
         busy_time=parts[BusyTime],
-        audit=(audit := AuditRecorder(store, parts[MasterSettings])),
+        audit=(audit := AuditRecorder(store, parts[MasterSettings], parts[RemovalClock])),
     )
     parts.add(subscriptions, streams, stored, followed, output, auth, audit, clients)
 

@@ -213,19 +213,19 @@ async def test_audit_log_entry_is_in_the_commit_of_its_step(master: Bench, monke
 
 async def test_old_entries_leave_the_audit_log(master: Bench) -> None:
     log = master.parts[Store].audit_log
-    first = AuditedAction(1.0, "x", "user", token="", address="", did="first", on="", keep_s=10.0)
+    first = AuditedAction(1.0, "x", "user", token="", address="", did="first", on="", forgets_before=0.0)
     await log.note(first)
-    await log.note(replace(first, at=12.0, did="second"))
+    await log.note(replace(first, at=12.0, did="second", forgets_before=2.0))
     assert [one.did for one in (await log.page(who="x")).items] == ["second"]
 
 
 async def test_old_audit_log_entries_are_deleted_in_small_batches(master: Bench) -> None:
     log = master.parts[Store].audit_log
-    action = AuditedAction(1.0, "x", "user", token="", address="", did="old", on="", keep_s=10.0)
+    action = AuditedAction(1.0, "x", "user", token="", address="", did="old", on="", forgets_before=0.0)
     for _ in range(102):
         await log.note(action)
     for left in (2, 0):
-        await log.note(replace(action, at=12.0, did="new"))
+        await log.note(replace(action, at=12.0, did="new", forgets_before=2.0))
         old = [one for one in (await log.page(who="x", limit=200)).items if one.did == "old"]
         assert len(old) == left
 

@@ -15,6 +15,7 @@ from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.retention import Retention
 from loopline_master.history import forgetting
 from loopline_master.history.forgetting import Forgetting
+from loopline_master.http import auth
 from tests.api.bench import running_master
 
 DAY_S = 86400.0
@@ -71,6 +72,16 @@ def test_time_since_the_last_step_before_a_start_is_a_jump() -> None:
     assert now() == times.wall - 100 * DAY_S
     times.passes(DAY_S + 1)
     assert now() == times.wall
+
+
+async def test_wrong_clock_keeps_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_master(tmp_path) as master:
+        await master.submit()
+        wrong = SimpleNamespace(time=lambda: time.time() + 800 * DAY_S)
+        master.parts[RemovalClock]._wall = wrong.time
+        monkeypatch.setattr(auth, "time", wrong)
+        await master.submit()
+        assert len((await master.get("/audit-log"))["items"]) == 2
 
 
 async def test_wrong_clock_removes_no_jobs_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

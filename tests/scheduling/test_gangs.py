@@ -10,6 +10,7 @@ from loopline_master.core.wings.gangs.gang import GangPhase
 from loopline_master.core.wings.gangs.phases import launches_of
 from loopline_master.core.wings.trust.trust import Trust
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
+from loopline_shared.parallel import rank_of
 from loopline_shared.protocol.gang_messages import MemberOrder
 from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts, result
@@ -53,6 +54,21 @@ def orders(made: Grid, name: str) -> list[MemberOrder]:
 
 
 # --- the two phases ---------------------------------------------------------------------------------------------
+
+
+def test_members_have_their_ranks_after_a_restore() -> None:
+    """Ranks follow from the numbers of attempts, which a restore leaves out."""
+    made = grid()
+    numbers = made.scheduler.state.grid
+    numbers.restored_jobs, numbers.attempts_skipped = 2, 100
+    for job in (1, 2):
+        made.submit(nodes=3, size=0.5)
+        all_report(made, 3)
+        ids = sorted(made.attempts_of(TaskId(job, 1)))
+        assert [rank_of(each.number, 3) for each in ids] == [0, 1, 2]
+        assert (ids[0].number > 100) is (job == 1)
+        made.step(JobCancelled(job))
+        all_report(made, 3)
 
 
 def test_no_member_starts_before_all_are_prepared() -> None:

@@ -1,9 +1,11 @@
 """The judge's table: outcome and reason by the end of a task, the request to end it, and failures of the computer."""
 
+from dataclasses import replace
+
 import pytest
 
 from loopline_shared.model import Outcome
-from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line
+from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line, with_network_hint
 from loopline_worker.launch.interface import Call, Ended, Job, Limits
 from loopline_worker.supervisor.orders import Breach
 
@@ -48,6 +50,12 @@ def test_last_line_of_stderr_stands_beside_the_signal() -> None:
     assert with_last_line("", 3, "no licence") == "no licence"
     assert with_last_line("killed by SIGSEGV", -11, "reading x.csv") == "killed by SIGSEGV: reading x.csv"
     assert with_last_line("timed out after 2 s", -15, "reading x.csv") == "timed out after 2 s"
+
+
+def test_job_that_requested_the_network_gets_no_hint() -> None:
+    job = replace(JOB, network=True, is_offline=True)
+    assert with_network_hint("Network is unreachable", job) == "Network is unreachable"
+    assert "requires: {network: true}" in with_network_hint("Network is unreachable", replace(job, network=False))
 
 
 def test_processes_left_running_are_mentioned_but_no_failure() -> None:

@@ -94,6 +94,18 @@ async def test_task_has_the_network_on_request_if_the_worker_allows_it(tmp_path:
 
 
 @needs_bubblewrap
+async def test_failure_without_a_network_tells_the_job_to_request_it(tmp_path: Path) -> None:
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.REQUESTED)
+    connects = "import socket; socket.create_connection(('192.0.2.1', 80), 10)"
+    async with Bench(tmp_path, sandbox=walls) as bench:
+        offline = await bench.result(python(connects, network=False))
+        other = await bench.result(python("raise SystemExit('no licence')", task=2, network=False))
+    assert offline.reason.endswith("(it had no network: the job must request it, `requires: {network: true}`)")
+    assert offline.reason.startswith("OSError: [Errno 101] Network is unreachable")
+    assert other.reason == "no licence"
+
+
+@needs_bubblewrap
 async def test_daemons_die_with_the_sandbox(walled: Bench) -> None:
     run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
     await walled.begins(run)

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from loopline_master.admission.buckets import Buckets
 from loopline_master.core.kernel.effects import Effects
+from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_master.store import Store
@@ -266,8 +267,8 @@ class Auth:
 class AuditRecorder:
     """Records in the audit log the changes that requests make: who asked for them, and from where."""
 
-    def __init__(self, store: Store, settings: MasterSettings) -> None:
-        self._log = store.audit_log
+    def __init__(self, store: Store, settings: MasterSettings, now: RemovalClock) -> None:
+        self._log, self._now = store.audit_log, now
         self._keep_s = settings.keep_audit_days * 86400.0
 
     def begin(self, caller: Caller, request: web.Request, did: str) -> AuditedAction:
@@ -280,7 +281,7 @@ class AuditRecorder:
             address=request.remote or "",
             did=did,
             on=" ".join(request.match_info.values())[:_CUT],
-            keep_s=self._keep_s,
+            forgets_before=self._now() - self._keep_s,
         )
 
     async def note(self, action: AuditedAction, made: str = "") -> None:

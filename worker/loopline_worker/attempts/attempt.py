@@ -17,7 +17,7 @@ from loopline_worker.attempts import progress_file, result_file, scratch
 from loopline_worker.attempts.agent_wing import AttemptPart
 from loopline_worker.attempts.attempt_clock import AttemptClock
 from loopline_worker.attempts.capture import Capture
-from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line
+from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line, with_network_hint
 from loopline_worker.attempts.limits import Watch, fills, is_over, time_to_fill
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
@@ -451,6 +451,7 @@ class Attempt:
             return self._fail(error)
         if outcome is Outcome.FAILED:
             reason = with_last_line(reason, ended.exit_code, self._stderr.last_line)
+            reason = with_network_hint(reason, self._job)
         return Result(
             self.id,
             outcome,

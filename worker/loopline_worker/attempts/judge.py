@@ -17,6 +17,10 @@ Verdict = tuple[Outcome, str]
 """Outcome and reason."""
 
 _BY_OTHERS = ", by another program or by the system for lack of memory"
+_OFFLINE = (
+    "name resolution", "Name or service not known", "Could not resolve", "resolve host", "Network is unreachable",
+)  # fmt: skip
+"""Words of programs that find no network."""
 _OF_SHELL = 128
 """A shell exits with this plus the number of the signal that killed its last command."""
 
@@ -69,6 +73,13 @@ def with_last_line(reason: str, exit_code: int | None, last_line: str) -> str:
     if reason and last_line and reason == death_by_signal(exit_code):
         return f"{reason}: {last_line}"
     return reason or last_line
+
+
+def with_network_hint(reason: str, job: Job) -> str:
+    """Return why a task failed, with the remedy if it seems to lack the network that its job has not requested."""
+    if job.is_offline and not job.network and any(words in reason for words in _OFFLINE):
+        return f"{reason[:300]} (it had no network: the job must request it, `requires: {{network: true}}`)"
+    return reason
 
 
 def is_read(outcome: Outcome) -> bool:

@@ -38,7 +38,8 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
     is_last_fresh = not task.started and state.fresh[job.id].count == 1
     if job.id < grid.restored_jobs:
-        task.attempts = max(task.attempts, grid.attempts_skipped)
+        skipped = -(-grid.attempts_skipped // job.nodes) * job.nodes  # whole launches: ranks follow from numbers
+        task.attempts = max(task.attempts, skipped)
     task.attempts += 1
     work = measure.work_of(grid, job, number)
     for begins in state.wings.begins:

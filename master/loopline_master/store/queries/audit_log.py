@@ -38,7 +38,7 @@ _values = attrgetter(*_COLUMNS)
 class AuditedAction:
     """An operation of a user, recorded once it is done, in the same transaction if possible.
 
-    It has the fields of an AuditEntry without its id. Recording it deletes some entries older than ``keep_s``.
+    It has the fields of an AuditEntry without its id. Recording it deletes some older entries.
     """
 
     at: float
@@ -48,7 +48,7 @@ class AuditedAction:
     address: str
     did: str
     on: str
-    keep_s: float
+    forgets_before: float  # entries earlier than this are deleted
     is_noted: bool = False
 
 
@@ -56,7 +56,7 @@ def noted(actions: Sequence[AuditedAction]) -> list[Write]:
     """Return the writes of these operations."""
     if not actions:
         return []
-    forgotten_before = max(action.at - action.keep_s for action in actions)
+    forgotten_before = max(action.forgets_before for action in actions)
     return [(_NOTE, [_values(action) for action in actions]), (_FORGET, [(forgotten_before,)])]
 
 
