@@ -228,6 +228,12 @@ class MasterSettings(_SettingsBase):
         dict[Name, Annotated[list[str], Field(min_length=1)]],
         Field(default_factory=dict, description="commands that jobs may name to be notified of their end"),
     ]
+    limit_commands: Annotated[
+        dict[Name, Annotated[list[str], Field(min_length=1)]],
+        Field(
+            default_factory=dict, max_length=50, description="commands that print limits of the grid, once a minute"
+        ),
+    ]
     limits: Limits = Limits()
 
     @classmethod

@@ -37,6 +37,7 @@ NOTIFY_TRIES = 30  # tries, which with these pauses take about a day
 NOTIFY_LOOK_EVERY_S = 0.5  # the shortest time between two looks into the outbox: below NOTIFY_FIRST_PAUSE_S
 WEBHOOK_WITHIN_S = 10.0  # for one webhook
 COMMAND_WITHIN_S = 60.0  # for one command, which delays other notifications until then
+LIMIT_COMMAND_EVERY_S = 60.0  # pause between two calls of a command that sets a limit
 
 # Files.
 FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter: workers return and bring files first

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from loopline_master.notify import command, places, webhook
+from loopline_master.commands import command
+from loopline_master.notify import places, webhook
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.places import SendingPlaces
 from loopline_master.store import Store

@@ -255,7 +255,8 @@ def test_task_of_several_slots_is_retracted_if_it_finds_no_slot() -> None:
     queueing.report("a")
     assert row(queueing, wide).state is AttemptState.CANCELLING
     queueing.report("a")
-    assert queueing.running("a") == [AttemptId(1, 1, 1), AttemptId(3, 1, 1)]
+    assert queueing.running("a") == [AttemptId(1, 1, 1), AttemptId(2, 1, 2), AttemptId(3, 1, 2)]
+    assert queueing.waiting("a") == [AttemptId(3, 1, 2)], "the wide task has both slots, as the earlier job"
 
 
 def test_slot_is_reassigned_while_a_cancel_crosses_the_start() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from loopline.cli import values
@@ -93,7 +93,8 @@ def _table(view: LimitsView) -> RenderableType:
         users = ", ".join(f"{user} {used}" for user, used in counted.items() if used)
         in_use = f"up to {one.units}" if one.per_user else f"{sum(counted.values())} of {one.units}"
         made.add_row(one.name, _whom(one), in_use, users or "-")
-    return made
+    notes = (Text(f"{one.name}: {one.note}", style="yellow") for one in view.limits if one.note)
+    return Group(made, *notes)
 
 
 def _whom(one: LimitView) -> str:

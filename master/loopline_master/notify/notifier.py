@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from loopline_master.commands import command
 from loopline_master.core.wings.gangs.planning.plan import BROKEN
-from loopline_master.notify import command
 from loopline_master.notify.places import SendingPlaces
 from loopline_master.notify.webhook import NO_ANSWER, REFUSED, Webhooks
 from loopline_master.store import Store
@@ -117,7 +117,7 @@ class Notifier:
             if due.notify.webhook is not None:
                 await self._webhooks.send(due.notify.webhook, message_id, body, job.owner)
             else:
-                await command.run(self._command(due.notify.command or ""), message_id, body)
+                await command.run(self._command(due.notify.command or ""), body, LOOPLINE_MESSAGE=message_id)
         except LooplineError as error:
             if error.code == NO_ANSWER:
                 self._places.note_silence(_receiver(due), self._clock())

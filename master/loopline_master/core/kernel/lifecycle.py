@@ -443,7 +443,7 @@ def end_task(
 def _depart(state: State, job: Job, end: JobState) -> None:
     job.state = transitions.check(transitions.JOB, job.state, end)
     job.finished_at, job.departure = state.grid.now, state.next_sequence()
-    job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
+    job.starved_since, job.stalled, job.paused, job.waiting_for, job.reserved = None, False, False, (), ""
     state.departed.append(job)
     state.put(job)
 

@@ -113,6 +113,7 @@ class State:
             self.attempts.values(),
             self.fresh,
             self.index.requirements.units if hasattr(self, "index") else NO_UNITS,
+            self.index.slots.reserved if hasattr(self, "index") else frozenset(),
         )
         index.programs = self.programs
         for program in self.programs.values():

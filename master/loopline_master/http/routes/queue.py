@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from loopline_master.commands.limit_commands import LimitCommands
 from loopline_master.core.events import LimitChanged, ShareChanged
 from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.explain.explain_shares import shares_view
@@ -77,33 +78,45 @@ async def _with_more(view: SharesView, streams: OpenStreams, files: UserFiles) -
     return view
 
 
-@routes("GET /limits", READERS, is_shared=True)
-async def get_limits(scheduler: Scheduler) -> LimitsView:
+@routes("GET /limits", READERS)
+async def get_limits(scheduler: Scheduler, commands: LimitCommands) -> LimitsView:
     """List the limits, with the units that each user holds."""
-    return limits_view(scheduler.state)
+    return commands.annotate(limits_view(scheduler.state))
 
 
 @routes("PUT /limits/{name}", ADMINS, declines=(409,))
 async def set_limit(
-    engine: Engine, scheduler: Scheduler, action: AuditedAction, name: LimitName, body: LimitRequest
+    engine: Engine,
+    scheduler: Scheduler,
+    commands: LimitCommands,
+    action: AuditedAction,
+    name: LimitName,
+    body: LimitRequest,
 ) -> LimitsView:
     """Set how many units of something tasks may hold at once. Running tasks stay, even if they exceed it."""
-    await engine.ask(LimitChanged(name, _whom(body.user, per_user=body.per_user), body.units), action)
-    return limits_view(scheduler.state)
+    whom = _whom(body.user, per_user=body.per_user)
+    if whom == WHOLE_GRID:
+        commands.check_is_free(name)
+    await engine.ask(LimitChanged(name, whom, body.units), action)
+    return commands.annotate(limits_view(scheduler.state))
 
 
-@routes("DELETE /limits/{name}", ADMINS)
+@routes("DELETE /limits/{name}", ADMINS, declines=(409,))
 async def remove_limit(
     engine: Engine,
     scheduler: Scheduler,
+    commands: LimitCommands,
     action: AuditedAction,
     name: LimitName,
     user: ForUser | None = None,
     per_user: PerUser = False,
 ) -> LimitsView:
     """Remove a limit: by default the one for the whole grid."""
-    await engine.ask(LimitChanged(name, _whom(user, per_user=per_user), None), action)
-    return limits_view(scheduler.state)
+    whom = _whom(user, per_user=per_user)
+    if whom == WHOLE_GRID:
+        commands.check_is_free(name)
+    await engine.ask(LimitChanged(name, whom, None), action)
+    return commands.annotate(limits_view(scheduler.state))
 
 
 def _whom(user: str | None, *, per_user: bool) -> str:

@@ -139,6 +139,7 @@ class LimitView(Body):
     per_user: bool  # it applies to each user without a limit of their own
     units: int  # that tasks may hold at once
     used: dict[str, int]  # units in use, by user
+    note: str = ""  # about the command that sets it, and its failure; empty without one
 
 
 class LimitsView(Body):

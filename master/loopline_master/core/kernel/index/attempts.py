@@ -337,6 +337,7 @@ class Slots:
 
     attempts: Attempts
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
+    reserved: set[str] = field(default_factory=set)  # workers whose slots a wide job waits for
     speeds: dict[str, float] = field(default_factory=dict)  # of busy workers, as last ranked (measure.speed_now)
     _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
@@ -375,7 +376,8 @@ class Slots:
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
-        if free > 0 and worker.is_available and not (worker.half_open and in_hand):  # one attempt at a time
+        is_open = worker.is_available and not (worker.half_open and in_hand)  # one attempt at a time
+        if free > 0 and is_open and name not in self.reserved:
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
             self.idle.place(name, None)
@@ -402,6 +404,7 @@ class Slots:
             and worker.quarantined_until is None
             and worker.name not in self.idle.keys
             and worker.name not in self.attempts.frozen_on
+            and worker.name not in self.reserved
         )
 
     def free_slots(self, worker: Worker) -> int:

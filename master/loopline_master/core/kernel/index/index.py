@@ -8,7 +8,7 @@ rebuilt from scratch, and a restart changes nothing. The pattern is the same eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,8 +124,9 @@ class Index:
         attempts: Iterable[Attempt],
         fresh: Mapping[int, IntervalSet],
         units: Units = NO_UNITS,
+        reserved: Set[str] = frozenset(),
     ) -> Index:
-        """Return the index of these entities, built from scratch."""
+        """Return the index of these entities, built from scratch. ``reserved``: see ``Slots``."""
         index = cls()
         index.requirements.units = units
         by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
@@ -134,6 +135,7 @@ class Index:
             index.requirements.place_worker(worker)
         for attempt in attempts:
             index.attempts.place(attempt)
+        index.slots.reserved |= reserved
         for worker in by_name.values():
             index.place_worker(worker)
             index.octaves.place(worker)

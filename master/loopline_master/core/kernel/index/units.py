@@ -34,6 +34,9 @@ class Units:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False
 
+    def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
+        """Keep these resources of a worker for attempts of this class; None: for none any more."""
+
     def left_on(self, worker: str) -> Hashable:
         """Return what is left of the worker's resources; None if none of them is in use."""
         return None

@@ -40,6 +40,7 @@ class CountedUnits(Units):
         self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
+        self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
         self._workers, self._jobs, self._attempts = workers, jobs, attempts
@@ -64,7 +65,9 @@ class CountedUnits(Units):
         return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
 
     def is_short(self, worker: str, key: RequirementClass) -> bool:
-        used = self.on_worker.get(worker) or _NOTHING
+        used, kept = self.on_worker.get(worker) or _NOTHING, self._kept.get(worker)
+        if kept and kept[0] != key and any(name in kept[1] for name, _, _ in resources_of(key)):
+            return True
         for name, units, kind in resources_of(key):
             if name == GPU:
                 if not self._has_free(worker, kind, units):
@@ -76,8 +79,15 @@ class CountedUnits(Units):
                 return True
         return False
 
+    def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
+        self._kept.pop(worker, None)
+        if key is not None:
+            self._kept[worker] = key, names
+
     def left_on(self, worker: str) -> Hashable:
         used, is_empty = self.on_worker.get(worker), self.counts_computers and self._is_empty(worker)
+        if worker in self._kept:
+            return worker  # like no other
         if not (used or is_empty or self._workers[worker].facts.resources):
             return None
         free = tuple((gpu.details, self.gpus[gpu.id]) for gpu in self._free_on(worker))

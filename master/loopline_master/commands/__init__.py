@@ -1,0 +1,1 @@
+"""Commands on the master's computer that its administrator names in the settings."""

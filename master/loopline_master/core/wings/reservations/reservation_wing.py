@@ -1,0 +1,226 @@
+"""The wing *reservations*: a wide task, which needs several units of one worker at once, starts in bounded time.
+
+Narrow tasks would take each unit the moment that it is free. So the first wide job of a user reserves a worker if no
+worker has enough free for its next task (``Job.reserved``). Nothing else starts on its slots until they suffice. Then
+the wide task is proposed first, before the policy is asked. A job that needs several units of a resource, such as
+GPUs, reserves these first, while the slots stay in use.
+
+Each user has one reservation at most. So a wide task waits for the running tasks of one worker, after the wide tasks
+of its user before it. The hold and all vetoes apply to its proposal as to any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopline_master.core.estimates import measure
+from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.door.mechanism import Ask, Purpose
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.index.requirements import RequirementClass, owner_of
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.policies.policy import Placement, Proposal, View
+from loopline_shared.protocol.gpus import COMPUTER
+
+_MOST_CANDIDATES = 256
+_LOOK_AT = 8
+_UNLIMITED_S = 1e9
+"""Assumed limit of a task without one."""
+_REASON = "a wide task is next on its worker"
+
+
+class Reservations(Wing):
+    """Awake while a wide job is in memory."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._new: list[int] = []  # wide jobs that have entered, and have no class yet
+        self._keys: dict[RequirementClass, None] = {}  # of wide jobs; some may have left
+        self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
+        self._first: list[tuple[int, str]] = []  # jobs and workers to be proposed first in this step
+
+    @property
+    def is_awake(self) -> bool:
+        return bool(self._new or self._keys or self._holders)
+
+    def restore(self, rows: Rows) -> None:
+        for job in self.state.jobs.values():
+            if _is_wide(job):
+                self._new.append(job.id)
+            if job.reserved:
+                worker = self.state.workers[job.reserved]
+                self._keep_resources(job, worker)
+                if not self._is_short(job, worker):
+                    self.state.index.slots.reserved.add(worker.name)
+                    self.state.index.slots.place(worker)
+
+    def enters(self, job: Job) -> None:
+        if _is_wide(job):
+            self._new.append(job.id)
+            self.state.wings.arrange()
+
+    def worker_left(self, name: str) -> None:
+        if name in self._holders:
+            self._release(name)
+
+    def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
+        """Release the worker of a job as soon as one of its tasks starts anywhere."""
+        job = self.state.jobs[attempt.job]
+        if job.reserved and not before:
+            self._release(job.reserved)
+
+    def place(self) -> Iterator[None]:
+        """Release the workers that have enough free now, to propose their tasks first."""
+        for name, number in list(self._holders.items()):
+            job, worker = self.state.jobs.get(number), self.state.workers[name]
+            if job is None or not self._may_reserve(job) or name not in self._able(job):
+                self._release(name)
+            elif not self._is_short(job, worker):
+                if self._has_slots(job, worker):
+                    self._release(name)
+                    self._first.append((number, name))
+                elif name not in self.state.index.slots.reserved:
+                    self._keep_slots(worker)
+        yield
+
+    def in_turn(self, ask: Ask) -> Ask:
+        """Propose the tasks whose workers have been reserved long enough, then what the policy proposes."""
+
+        def first(view: View) -> Iterator[Proposal]:
+            ready, self._first = self._first, []
+            for number, name in ready:
+                job, worker = self.state.jobs[number], self.state.workers[name]
+                if (task := view.first_startable(job, worker)) is not None:
+                    yield Placement(number, task, name)
+            yield from ask(view)
+
+        return first
+
+    def finish_step(self) -> None:
+        """Reserve a worker for each user's first wide job, if it cannot start anywhere now."""
+        requirements = self.state.index.requirements
+        self._keys |= {requirements.keys[new]: None for new in self._new if new in requirements.keys}
+        self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
+        owners = {self.state.jobs[number].owner for number in self._holders.values()}
+        for key in list(self._keys):
+            if key not in requirements.jobs:
+                del self._keys[key]
+            elif owner_of(key) not in owners and (job := self._first_of(key)) and self._reserve(job, key):
+                owners.add(job.owner)
+        if not self.is_awake:
+            self.state.wings.arrange()
+
+    def _first_of(self, key: RequirementClass) -> Job | None:
+        """Return the first job of a class that could start a task if there were room; None if there is room."""
+        index = self.state.index
+        turns = index.ready.get(key)
+        job = index.live.get(turns.starts[0]) if turns and turns.starts else None
+        if job is None or not self._may_reserve(job) or key in index.requirements.out:
+            return None
+        for free, _, name in index.slots.idle.order[:_LOOK_AT]:
+            if -free >= job.slots and name in index.requirements.workers[key]:
+                return None
+        return job
+
+    def _may_reserve(self, job: Job) -> bool:
+        """True if the job has a task to start that nothing but the lack of room holds back."""
+        index = self.state.index
+        is_ready = job.is_live and not (job.paused or job.stalled) and index.is_ready(job)
+        return is_ready and not index.is_held(job)
+
+    def _reserve(self, job: Job, key: RequirementClass) -> bool:
+        """Reserve the worker that is expected to have room first. False if there is none."""
+        names = sorted(self._able(job) - self._holders.keys())[:_MOST_CANDIDATES]
+        waiting = self.state.index.ready_sets[job.id].to_retry.starts
+        task = waiting[0] if waiting else self.state.fresh[job.id].first_after(0) or 1
+        best = min(
+            (
+                (self._free_in_s(job, worker), worker.name)
+                for worker in map(self.state.workers.__getitem__, names)
+                if self.state.wings.veto(job, task, worker, Purpose.START) is None
+            ),
+            default=None,
+        )
+        if best is None:
+            return False
+        worker = self.state.workers[best[1]]
+        job.reserved = worker.name
+        self._keep_resources(job, worker)
+        if not self._is_short(job, worker):
+            self._keep_slots(worker)
+        self.state.put(job)
+        return True
+
+    def _able(self, job: Job) -> set[str]:
+        requirements = self.state.index.requirements
+        key = requirements.key_of(job)
+        return requirements.trusted.get(key, set())
+
+    def _free_in_s(self, job: Job, worker: Worker) -> float:
+        """Return the expected time until enough of the worker is free, in seconds."""
+        state, names = self.state, _shared_names(job)
+        here = state.index.attempts.of_worker.get(worker.name, {}).values()
+        lefts = list[tuple[float, int]]()
+        longest_s = 0.0
+        for attempt in here:
+            of = state.jobs[attempt.job]
+            left_s = self._left_s(of, worker, attempt)
+            lefts.append((left_s, attempt.slots))
+            if not names.isdisjoint(name for name, _ in of.needs):
+                longest_s = max(longest_s, left_s)
+        missing = job.slots_on(worker) - (worker.offered - state.index.attempts.in_hand(worker.name))
+        for left_s, slots in sorted(lefts):
+            if missing <= 0:
+                break
+            missing -= slots
+            longest_s = max(longest_s, left_s)
+        return longest_s
+
+    def _left_s(self, job: Job, worker: Worker, attempt: Attempt) -> float:
+        """Return the time until an attempt is expected to end, at its limit if nothing else is known."""
+        if measure.is_known(job, attempt.task):
+            return measure.left_of(self.state.grid, job, worker, attempt)
+        ran_s = self.state.now - attempt.dispatched_at
+        return max(0.0, (job.spec.timeout_s or _UNLIMITED_S) - ran_s)
+
+    def _is_short(self, job: Job, worker: Worker) -> bool:
+        """True if too few units are left of a resource that the job needs several units of."""
+        requirements = self.state.index.requirements
+        return bool(_shared_names(job)) and requirements.units.is_short(worker.name, requirements.key_of(job))
+
+    def _has_slots(self, job: Job, worker: Worker) -> bool:
+        return worker.offered - self.state.index.attempts.in_hand(worker.name) >= job.slots_on(worker)
+
+    def _keep_resources(self, job: Job, worker: Worker) -> None:
+        self._holders[worker.name] = job.id
+        requirements = self.state.index.requirements
+        if names := _shared_names(job):
+            requirements.units.keep(worker.name, requirements.key_of(job), names)
+            requirements.resources_change(worker.name, names)
+
+    def _keep_slots(self, worker: Worker) -> None:
+        self.state.index.slots.reserved.add(worker.name)
+        lifecycle.retract_from(self.state, worker, _REASON)
+        self.state.put(worker)
+
+    def _release(self, name: str) -> None:
+        job = self.state.jobs.get(self._holders.pop(name))
+        self.state.index.slots.reserved.discard(name)
+        self.state.index.requirements.units.keep(name, None, frozenset())
+        if job is not None:
+            job.reserved = ""
+            self.state.index.requirements.resources_change(name, _shared_names(job))
+            self.state.put(job)
+        self.state.put(self.state.workers[name])
+
+
+def _is_wide(job: Job) -> bool:
+    """True if a task of the job needs several units of one worker at once."""
+    return job.nodes == 1 and (job.slots > 1 or job.exclusive or any(units > 1 for _, units in job.needs))
+
+
+def _shared_names(job: Job) -> frozenset[str]:
+    """Return the resources that a task needs several units of."""
+    return frozenset(name for name, units in job.needs if units > 1 and name != COMPUTER)

@@ -1,0 +1,136 @@
+"""Wide tasks start in bounded time beside an endless stream of narrow ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, WorkerDrained
+from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, Order, Resource
+from loopline_shared.protocol.gpus import GPU, Gpu
+from tests.scheduling.driver import Grid, facts
+from tests.scheduling.units import offering, running, submit, worker_of
+
+POLICIES = sorted(REGISTRY)
+NARROW_S = 10.0
+WIDE = [{"slots": 3}, {"exclusive": True}, {"needs": {"fpga": 2}}, {"gpus": 2}]
+
+
+class Stream:
+    """Workers with three slots each, under a stream of narrow tasks that never ends. Each takes 10 s."""
+
+    def __init__(self, policy: str = "first-come", workers: int = 2, **narrow: Any) -> None:
+        self.grid = Grid(policy=policy, order=Order.NONE, prefetch_s=5.0)
+        self.names, self.narrow = [f"w{number}" for number in range(workers)], narrow
+        self.begun: dict[AttemptId, float] = {}
+        for name in self.names:
+            self.join(name)
+        self.jobs = [self.add(4 * workers)]
+        self.pass_s(NARROW_S / 3)
+        self.add(4 * workers)
+
+    def join(self, name: str) -> None:
+        offered = offering(3, fpga=2)
+        gpus = Resource(GPU, 2, (Gpu(f"GPU-1-{name}", "A4000"), Gpu(f"GPU-2-{name}", "A4000")))
+        self.grid.join(name, replace(offered, resources=(*offered.resources, gpus)))
+
+    def add(self, count: int) -> int:
+        return submit(self.grid, count, "bob", size=count * NARROW_S, **self.narrow)
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass in steps of a second. A narrow task ends after 10 s, and another one comes for it."""
+        for _ in range(round(seconds)):
+            self.grid.now += 1.0
+            for name in self.names:
+                there = self.grid.running(name)
+                for attempt in there:
+                    self.begun.setdefault(attempt, self.grid.now)
+                for attempt in there:
+                    is_narrow = self.grid.store.jobs[attempt.job].owner == "bob"
+                    waits = attempt in self.grid.agents[name].waiting()
+                    if is_narrow and not waits and self.grid.now - self.begun[attempt] >= NARROW_S:
+                        self.grid.end(attempt, wall_s=NARROW_S, cpu_s=NARROW_S)
+                        self.add(1)
+                        break
+                self.grid.report(name)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("wide", WIDE)
+def test_two_wide_tasks_start_within_twice_the_longest_narrow_task(policy: str, wide: dict[str, Any]) -> None:
+    narrow = {"fpga": 1} if "needs" in wide else {}
+    stream = Stream(policy, needs=narrow, requires={"gpus": 1} if "gpus" in wide else {})
+    needs = wide.get("needs", {})
+    requires = {name: value for name, value in wide.items() if name != "needs"}
+    one, two = (submit(stream.grid, needs=needs, requires=requires, timeout_s=60.0) for _ in range(2))
+    stream.pass_s(2 * NARROW_S + 2)
+    assert all(running(stream.grid, job) for job in (one, two))
+
+
+def test_narrow_tasks_take_the_slots_beside_a_reserved_resource() -> None:
+    stream = Stream(workers=1, needs={"fpga": 1})
+    other = submit(stream.grid, 30, "cat", size=300.0)
+    job = submit(stream.grid, needs={"fpga": 2})
+    assert stream.grid.job(job).reserved == "w0"
+    first = running(stream.grid)[0]
+    stream.grid.end(first, wall_s=1.0, cpu_s=1.0)
+    assert running(stream.grid, other), "a task without an fpga takes the free slot"
+    assert not running(stream.grid, job)
+
+
+def reserved(stream: Stream) -> list[str]:
+    return sorted(job.reserved for job in stream.grid.store.jobs.values() if job.reserved)
+
+
+def test_each_user_reserves_one_worker() -> None:
+    stream = Stream(workers=4)
+    for _ in range(2):
+        for owner in ("ann", "cat"):
+            submit(stream.grid, 2, owner, requires={"slots": 2})
+    assert len(reserved(stream)) == 2
+
+
+@pytest.mark.parametrize("how", ["cancel", "pause", "drain", "leave", "restart"])
+def test_reservation_ends_when_its_job_or_its_worker_cannot_use_it(how: str) -> None:
+    stream = Stream()
+    grid = stream.grid
+    job = submit(grid, requires={"slots": 3})
+    (name,) = reserved(stream)
+    match how:
+        case "cancel":
+            grid.ask(JobCancelled(job))
+        case "pause":
+            grid.ask(JobPaused(job))
+        case "drain":
+            grid.ask(WorkerDrained(name))
+        case "leave":
+            grid.leave(name)
+        case "restart":
+            grid.restart()
+    assert name not in reserved(stream)
+    if how == "pause":
+        grid.ask(JobResumed(job))
+    if how == "restart":
+        for one in stream.names:
+            stream.join(one)
+    if how != "cancel":
+        assert len(reserved(stream)) == 1
+
+
+def test_wide_task_goes_to_a_worker_that_becomes_free_elsewhere() -> None:
+    grid = Grid()
+    grid.join("old", facts(3))
+    submit(grid, 3)
+    job = submit(grid, requires={"slots": 3})
+    assert grid.job(job).reserved == "old"
+    assert "old is reserved for its next task" in explain_job(grid.scheduler, job).sentence
+    grid.join("new", facts(3))
+    assert [worker_of(grid, one) for one in running(grid, job)] == ["new"]
+    assert grid.job(job).reserved == ""
+    assert len(running(grid, submit(grid))) == 0
+    grid.end(running(grid)[0])
+    assert len(running(grid)) == 4, "its slots are free for others again"
