@@ -146,7 +146,10 @@ class Snapshots:
         held, start = self._attempt.held, self.start
         line = start.line if self._tools.worker in start.line else (*start.line, self._tools.worker)
         times_s = start.cpu_s + held.cpu_s, start.wall_s + held.wall_s
-        return Record(self._agent.life, self._attempt.id, _NO_MANIFEST, *times_s, line=line, times=start.times)
+        return Record(
+            self._agent.life, self._attempt.id, _NO_MANIFEST, *times_s,
+            line=line, times=start.times, progress=held.progress,
+        )  # fmt: skip
 
     async def _snapshot(
         self, deadline: float | None, lessor: socket.socket | None = None
