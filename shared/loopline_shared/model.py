@@ -214,6 +214,8 @@ SharedFolder = Annotated[str, Field(max_length=1000, pattern=r"^(/[^\x00-\x1f\x7
 ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
 Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
+Progress = Annotated[float | None, Field(ge=0, le=1, exclude_if=not_)]
+"""Part of a task that is done, as its program tells it; None: it does not, or has not begun."""
 Slot = Annotated[int, Field(ge=0, le=65_536, exclude_if=not_)]  # from 1; 0: not said
 Percent = Annotated[float, Field(ge=0, le=100)]
 
@@ -347,8 +349,7 @@ class Held:
     frozen: bool = False  # frozen for the owner's sake: a replica elsewhere may be quicker
     slot: Slot = 0  # the lowest of those that it has
     in_slot_s: Annotated[Seconds, Field(exclude_if=not_)] = 0.0  # since it took its slot; 0: for as long as it ran
-    progress: Annotated[float | None, Field(ge=0, le=1, exclude_if=not_)] = None
-    """Part of its task that is done, as its program tells it; None: it does not, or has not begun."""
+    progress: Progress = None
 
     @property
     def is_set_up(self) -> bool:

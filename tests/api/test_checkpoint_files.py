@@ -70,7 +70,7 @@ async def test_checkpoint_is_listed_and_continued_from_after_a_restart(tmp_path:
             assert run.checkpoint
             assert run.checkpoint.resume is None
             await upload(master, b"state", manifest)
-            await report(worker, taken=[of(run, manifest)])
+            await report(worker, taken=[replace(of(run, manifest), progress=0.63)])
             (kept,) = await until(lambda: checkpoints(master, job))
             assert kept["manifest"] == sha256(manifest).hexdigest()
             assert (kept["attempt"], kept["worker"], kept["size_bytes"]) == ("1.1.1", "w1", 100)
@@ -85,7 +85,7 @@ async def test_checkpoint_is_listed_and_continued_from_after_a_restart(tmp_path:
         assert again.checkpoint.resume.manifest == sha256(manifest).hexdigest()
         detail = await master.get(f"/jobs/{job}/tasks/1", "reader")
         assert detail["attempts"][-1]["resumed"] == {
-            "times": 1, "worker": "w1", "cpu_s": kept["cpu_s"], "wall_s": kept["wall_s"],
+            "times": 1, "worker": "w1", "cpu_s": kept["cpu_s"], "wall_s": kept["wall_s"], "progress": 0.63,
         }  # fmt: skip
         (task,) = (await master.get(f"/jobs/{job}/tasks", "reader"))["items"]
         assert task["resumed"]["times"] == 1

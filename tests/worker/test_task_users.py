@@ -1,6 +1,8 @@
 """Tasks with separate users, one per slot: ownership of files, and the permissions of a service's agent."""
 
 import asyncio
+import errno
+import fcntl
 import grp
 import os
 import shutil
@@ -20,6 +22,8 @@ import pytest
 from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.worker_link import Run
+from loopline_worker.checkpoints import folder_snapshot
+from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
 from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
 from loopline_worker.checkpoints.local_store import LocalStore
 from loopline_worker.checkpoints.tools import CheckpointTools
@@ -31,9 +35,11 @@ from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
+from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import SandboxChoice, WorkerSettings
+from loopline_worker.supervisor.family import tree_of
 from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.supervisor.users import folders, service
 from loopline_worker.supervisor.users.credentials import TaskUser
@@ -162,32 +168,60 @@ async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:
         await until(lambda: not any(map(_is_a_task, psutil.process_iter())))
 
 
-async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: Bench) -> None:
-    """The agent takes it when the attempt has ended: before, it may neither stop the task nor read its files."""
+@pytest.fixture
+async def store(bench: Bench) -> AsyncIterator[LocalStore]:
+    """Let tasks take checkpoints, which stay on this disk."""
     allowance = NetworkAllowance(bench.folder / "traffic")
     allowance.why_closed = "closed"
-    client = HttpClient(WorkerSettings.load(master="http://127.0.0.1:1", data_dir=bench.folder, token="x"))
+    settings = WorkerSettings.load(master="http://127.0.0.1:1", data_dir=bench.folder, token="x")
     store = LocalStore(bench.folder / "checkpoints")
-    wing = Checkpoints(
-        store,
-        lambda: CheckpointTools(
-            worker="w1",
-            store=store,
-            cache=Cache(bench.folder / "cache", 2**30, Downloads(client)),
-            uploads=Uploads(client, allowance=allowance),
-            allowance=allowance,
-            task_group=bench.task_group,
-            free_bytes=lambda: 2**30,
-        ),
-    )
-    wing.attach(SimpleNamespace(life="", is_in_use=False, is_stopping=False, speak=lambda: None))  # type: ignore[arg-type]
-    bench.runner._wings = [wing]
+    async with HttpClient(settings) as client:
+        wing = Checkpoints(
+            store,
+            lambda: CheckpointTools(
+                worker="w1",
+                store=store,
+                cache=Cache(bench.folder / "cache", 2**30, Downloads(client)),
+                uploads=Uploads(client, allowance=allowance),
+                allowance=allowance,
+                task_group=bench.task_group,
+                free_bytes=lambda: 2**30,
+            ),
+        )
+        wing.attach(SimpleNamespace(life="", is_in_use=False, is_stopping=False, speak=lambda: None))  # type: ignore[arg-type]
+        bench.runner._wings = [wing]
+        yield store
+        wing.close()
+
+
+@pytest.fixture
+def may_not_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse leases to this process, as to an agent without powers: others own the files of its tasks.
+
+    A file that is not leased, and not small, is not taken.
+    """
+
+    def fcntl_of_others(handle: int, command: int, *more: int) -> int:
+        if command == fcntl.F_SETLEASE:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return fcntl.fcntl(handle, command, *more)
+
+    monkeypatch.setattr(folder_snapshot, "fcntl", SimpleNamespace(**{**vars(fcntl), "fcntl": fcntl_of_others}))
+    monkeypatch.setattr(folder_snapshot, "MOST_COPIED_BYTES", 100_000)
+
+
+def saving(code: str, number: int = 1, every_s: float = 0.02) -> Run:
+    return Run(AttemptId(1, 1, number), ("sh", "-c", code), {}, {}, checkpoint=CheckpointOrder(every_s=every_s))
+
+
+async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: Bench, store: LocalStore) -> None:
+    """It is taken when the attempt has ended: only then may the agent read files that are closed to their group."""
     code = (
         'cd "$LOOPLINE_CHECKPOINT"; cat state 2>/dev/null; id -u; umask 077; echo saved > state.new; '
         'mv state.new state; touch "$LOOPLINE_SCRATCH/begun"; [ "$LOOPLINE_RESUMED" = 1 ] || sleep 1000'
     )
     for number in (1, 2):
-        run = Run(AttemptId(1, 1, number), ("sh", "-c", code), {}, {}, checkpoint=CheckpointOrder(every_s=1.0))
+        run = saving(code, number)
         bench.runner.start(run)
         if number == 1:
             await until((bench.scratch / str(run.attempt) / "begun").exists)
@@ -196,7 +230,55 @@ async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: 
     user, saved, other = result.stdout.data.split()
     assert (result.outcome, saved) == (Outcome.SUCCEEDED, b"saved")
     assert {int(user), int(other)} <= two_users()
-    wing.close()
+
+
+@pytest.mark.usefixtures("may_not_lease")
+async def test_task_with_its_own_user_is_saved_while_it_runs(bench: Bench, store: LocalStore) -> None:
+    """Its processes are stopped by the zygote; its user leases the large file; neither disturbs the task."""
+    code = (
+        'cd "$LOOPLINE_CHECKPOINT"; count=0; sleep 1000 & kill -STOP $!; while :; do count=$((count + 1)); '
+        "head -c 200000 /dev/urandom > large.new; mv large.new large; echo $count > small.new; mv small.new small; "
+        "sleep 0.05; done"
+    )
+    run = saving(code)
+    bench.runner.start(run)
+    stored, seen = store.task(run.attempt), set[str]()
+
+    def saves() -> bool:
+        if record := stored.record():
+            seen.add(record.manifest)
+        return len(seen) > 5
+
+    await until(saves)
+    tree = bench.runner._attempts[run.attempt]._tree
+    assert isinstance(tree, PosixTree)
+    assert [one.state for one in tree_of(tree.link.root)].count("T") == 1, "what the task has stopped stays stopped"
+    part = bench.runner._attempts[run.attempt]._parts[0]
+    assert isinstance(part, AttemptCheckpoints)
+    assert part._snapshots.newest
+    assert {"large", "small"} <= {*part._snapshots.newest.packed.known}
+    bench.runner.cancel(run.attempt, Outcome.CANCELLED, "enough")
+    await bench.end_of(run)
+
+
+async def test_user_of_a_task_leases_its_files(bench: Bench) -> None:
+    """A program that opens one of them to write is not kept waiting, and the agent sees that the lease is gone."""
+    code = "head -c 100000 /dev/zero > mine; touch begun; until [ -e go ]; do sleep 0.01; done; echo x >> mine"
+    run = run_of("sh", "-c", code)
+    bench.runner.start(run)
+    folder = bench.scratch / str(run.attempt)
+    await until((folder / "begun").exists)
+    tree = bench.runner._attempts[run.attempt]._tree
+    assert isinstance(tree, PosixTree)
+    lessor = tree.lessor(str(folder))
+    assert lessor
+    with lessor, (folder / "mine").open("rb") as file:
+        socket.send_fds(lessor, [b"l"], [file.fileno()])
+        assert await asyncio.to_thread(lessor.recv, 1) == b"l"
+        assert fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+        (folder / "go").touch()
+        assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+        assert fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_UNLCK
 
 
 def test_folder_is_lent_only_to_a_group(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from loopline_shared.model import AttemptId, Count, Name, Seconds, Sha256
+from loopline_shared.model import AttemptId, Count, Name, Progress, Seconds, Sha256
 
 MAX_CHECKPOINT_BYTES = 2**40
 DEFAULT_CHECKPOINT_BYTES = 10**9
@@ -29,6 +29,7 @@ class Resumption:
     cpu_s: Seconds  # CPU time in it, from the beginning of the task
     wall_s: Seconds  # time that its attempts ran until it was taken, from the beginning of the task
     line: Annotated[tuple[Name, ...], Field(max_length=MAX_LINE)]  # workers that have computed it, each once
+    progress: Progress = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class TakenCheckpoint:
     line: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_LINE)]
     times: Count  # resumptions before it
     costs: CheckpointCosts = NO_COSTS
+    progress: Progress = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 import type { AttemptView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
-import { amount, clock, duration } from "../text/human";
+import { amount, clock, duration, percent } from "../text/human";
 import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
 import { Section } from "../ui/Section";
@@ -31,8 +31,14 @@ const columnsOf = (attempts: AttemptView[]): Column<AttemptView>[] => {
 const RANK: Column<AttemptView> = { name: "Rank", class: "right number", show: ({ rank }) => rank ?? "–" };
 const RESUMED: Column<AttemptView> = {
   name: "Resumed after",
-  show: ({ resumed }) => (resumed ? `${duration(resumed.wall_s)}, from ${resumed.worker}` : "–"),
+  show: ({ resumed }) => (resumed ? `${progressOf(resumed)}${duration(resumed.wall_s)}, from ${resumed.worker}` : "–"),
 };
+
+/** The progress that the task told before it was stopped. */
+function progressOf({ progress }: NonNullable<AttemptView["resumed"]>): string {
+  return typeof progress === "number" ? `${percent(progress, 1)}, ` : "";
+}
+
 const COLUMNS: Column<AttemptView>[] = [
   { name: "Attempt", class: "number", show: (attempt) => attempt.id },
   { name: "State", show: (attempt) => <AttemptState attempt={attempt} /> },

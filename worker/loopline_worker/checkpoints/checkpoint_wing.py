@@ -7,8 +7,8 @@ LOOPLINE_CHECKPOINT    folder for its state, in its scratch folder: as the last 
 LOOPLINE_RESUMED       how often it was continued from a checkpoint; 0 at first
 ====================== ========================================================================
 
-Functions and members of gangs take no checkpoints. Where tasks have users of their own, and on systems other than
-Linux, the only checkpoint of an attempt is taken at its end.
+Functions and members of gangs take no checkpoints. On systems other than Linux, the only checkpoint of an attempt is
+taken at its end.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ link would protect against renames only, and not against writing into the same f
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import sys
 import threading
@@ -114,6 +115,7 @@ class SnapshotTerms:
     deadline: float | None = None  # by ``time.monotonic``; None: all processes are gone, so that nothing changes
     on_break: int = 0  # the signal that reports a broken lease
     most_open: int = 1000
+    lessor: socket.socket | None = None  # leases files of the task's user, if it has one (supervisor/users/leases.py)
 
 
 def fill(taken: TakenFolder, terms: SnapshotTerms) -> None:
@@ -193,7 +195,8 @@ class _FolderWalk:
         try:
             handle = os.open(entry.path if folder is None else entry.name, _OPEN, dir_fd=folder)
         except OSError as error:
-            raise NotTakenError(f"{_shown(path)} cannot be read: {error.strerror}") from None
+            hint = ": let its group read it" if isinstance(error, PermissionError) else ""
+            raise NotTakenError(f"{_shown(path)} cannot be read: {error.strerror}{hint}") from None
         status = os.fstat(handle)
         return TakenFile(path, status.st_mode & 0o777, _stamp(status), handle=handle)
 
@@ -222,9 +225,21 @@ class _FolderWalk:
             fcntl.fcntl(file.handle, _SET_SIGNAL, self._terms.on_break)
             fcntl.fcntl(file.handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError:
-            return False
+            if not self._lease_by_user(file):
+                return False
         file.was_leased = True
         return True
+
+    def _lease_by_user(self, file: TakenFile) -> bool:
+        """Have the owner of a file take the lease, unless it is so small that copying it is quicker."""
+        lessor = self._terms.lessor
+        if lessor is None or file.size_bytes <= _SMALL_BYTES:
+            return False
+        try:
+            socket.send_fds(lessor, [b"l"], [file.handle])
+            return bool(lessor.recv(1)) and fcntl.fcntl(file.handle, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+        except OSError:  # it was killed, or is too slow
+            return False
 
     def _copy(self, file: TakenFile) -> None:
         parts, left = list[bytes](), file.size_bytes

@@ -37,6 +37,7 @@ class Record:
     wall_s: Seconds
     line: tuple[Name, ...]  # workers that have computed it, each once
     times: int  # resumptions before it
+    progress: float | None = None  # of the task, as that tells; None: it does not
 
 
 _record: TypeAdapter[Record] = TypeAdapter(Record)

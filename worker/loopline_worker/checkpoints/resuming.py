@@ -12,7 +12,7 @@ from loopline_shared.model import Name, Outcome, Sha256
 from loopline_shared.paths import CHECKPOINT
 from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.saved_state import SavedState, decode
-from loopline_worker.attempts import result_file, scratch
+from loopline_worker.attempts import progress_file, result_file, scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.checkpoints.local_store import Record, StoredTask
 from loopline_worker.checkpoints.restoring import Restoring
@@ -38,6 +38,7 @@ class StartingPoint:
     times: int = 0  # this is the task's resumption of this number
     is_local: bool = False  # it is on this computer's disk
     at_master: bool = False
+    progress: float | None = None
     sizes: Mapping[Sha256, int] = field(default_factory=dict)  # of its pieces; at least a part of each is known
 
 
@@ -77,12 +78,22 @@ class Resuming:
         """Yield the possible starts, the best first; the last is the master's."""
         start, offered, record = StartingPoint(), self._order.resume, self._own_record()
         if offered:
-            start = StartingPoint(offered.manifest, offered.cpu_s, offered.wall_s, offered.line, offered.times)
+            start = StartingPoint(
+                offered.manifest,
+                offered.cpu_s,
+                offered.wall_s,
+                offered.line,
+                offered.times,
+                progress=offered.progress,
+            )
         if record and record.manifest == start.manifest:
             yield replace(start, is_local=True)
         elif record:
             times = max(record.times + 1, start.times)
-            yield StartingPoint(record.manifest, record.cpu_s, record.wall_s, record.line, times, is_local=True)
+            yield StartingPoint(
+                record.manifest, record.cpu_s, record.wall_s, record.line, times,
+                is_local=True, progress=record.progress,
+            )  # fmt: skip
         yield start
 
     def _own_record(self) -> Record | None:
@@ -107,6 +118,8 @@ class Resuming:
         await together(*(self._write(pieces, restoring, start.is_local) for _ in range(_AT_ONCE)))
         if state.result:
             (scratch.temporary(folder) / result_file.NAME).write_bytes(restoring.text("result"))
+        if start.progress is not None:
+            (scratch.temporary(folder) / progress_file.NAME).write_text(str(start.progress))
         written = state.written_bytes or (0, 0)
         for stream, name, size_bytes in zip(streams, ("stdout", "stderr"), written, strict=True):
             text = restoring.text(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -92,6 +93,14 @@ class Snapshots:
     async def make(self, tree: PosixTree) -> Checkpoint:
         """Take one of a running or frozen task. Raises NotTakenError, OSError."""
         self._attempt.measure()
+        lessor = tree.lessor(str(self._attempt.folder))
+        if lessor is None:
+            return await self._make(tree)
+        lessor.settimeout(STOPPED_S)
+        with lessor:
+            return await self._make(tree, lessor)
+
+    async def _make(self, tree: PosixTree, lessor: socket.socket | None = None) -> Checkpoint:
         began_at, was_frozen = time.monotonic(), self._attempt.is_frozen
         if not tree.hold():
             raise NotTakenError("its processes cannot be stopped from here")
@@ -99,7 +108,7 @@ class Snapshots:
             await self._until_still(tree, was_frozen)
             record = self._catch_up()
             deadline = (time.monotonic() if was_frozen else began_at) + STOPPED_S
-            taken, output = await self._snapshot(deadline)
+            taken, output = await self._snapshot(deadline, lessor)
         finally:
             tree.release()
             if not was_frozen:
@@ -137,13 +146,20 @@ class Snapshots:
         held, start = self._attempt.held, self.start
         line = start.line if self._tools.worker in start.line else (*start.line, self._tools.worker)
         times_s = start.cpu_s + held.cpu_s, start.wall_s + held.wall_s
-        return Record(self._agent.life, self._attempt.id, _NO_MANIFEST, *times_s, line=line, times=start.times)
+        return Record(
+            self._agent.life, self._attempt.id, _NO_MANIFEST, *times_s,
+            line=line, times=start.times, progress=held.progress,
+        )  # fmt: skip
 
-    async def _snapshot(self, deadline: float | None) -> tuple[TakenFolder, OutputTaken]:
+    async def _snapshot(
+        self, deadline: float | None, lessor: socket.socket | None = None
+    ) -> tuple[TakenFolder, OutputTaken]:
         """Take folder and output as they are. ``deadline``: None after the end of the task."""
         newest = self.newest.packed if self.newest and not self.newest.packed.is_wasteful else None
         known = newest.known if newest else {}
-        terms = SnapshotTerms(self._max_bytes, known, deadline, _BROKEN_LEASE, _most_open())
+        terms = SnapshotTerms(
+            self._max_bytes, known, deadline, on_break=_BROKEN_LEASE, most_open=_most_open(), lessor=lessor
+        )
         self._events.settle()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._tools.takers, self._snapshot_all, terms)

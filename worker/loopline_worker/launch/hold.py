@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from loopline_worker.supervisor import processes
@@ -19,9 +20,10 @@ _STOPPED, _GONE = "Tt", "ZX"
 class Hold:
     """The hold of one task, whose processes are below ``root``."""
 
-    def __init__(self, root: int, group: ControlGroup) -> None:
-        """Begin to stop all processes. Raises OSError."""
+    def __init__(self, root: int, group: ControlGroup, kill: Callable[[Sequence[int], int], None]) -> None:
+        """Begin to stop all processes. ``kill`` sends a signal to some of them. Raises OSError."""
         self.must_thaw = False  # its thaw came during the hold
+        self._kill = kill
         self._root = root
         self._group = group
         self._stopped: set[int] = set()  # by a signal of ours
@@ -34,8 +36,7 @@ class Hold:
         try:
             stopped = self._group.stopped()
             moving = [pid for pid in processes.descendants(self._root) if pid not in stopped and not _is_stopped(pid)]
-            for pid in moving:
-                self._stop(pid)
+            self._stop(moving)
         except OSError:  # no file descriptor left
             return False
         return not moving
@@ -43,23 +44,36 @@ class Hold:
     def release(self) -> bool:
         """Continue what was stopped here. False if its control group is still frozen."""
         is_thawed = not self.has_group or self._group.freeze(False)
-        for pid in self._stopped:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGCONT)
+        if self._stopped:
+            self._kill([*self._stopped], signal.SIGCONT)
         return is_thawed or not self._group.is_set_to_freeze()
 
-    def _stop(self, pid: int) -> None:
-        if self.has_group:
-            if pid in self._frozen:
-                return
-            with suppress(OSError):  # only a signal can stop it
-                self._group.add_to_frozen(pid)
-                return
-        process = processes.status(pid)
-        if process and process.state not in _STOPPED + _GONE:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGSTOP)
-                self._stopped.add(pid)
+    def _stop(self, pids: Sequence[int]) -> None:
+        to_signal = [pid for pid in pids if not (self.has_group and self._is_freezing(pid)) and _may_run(pid)]
+        if to_signal:
+            self._stopped.update(to_signal)
+            self._kill(to_signal, signal.SIGSTOP)
+
+    def _is_freezing(self, pid: int) -> bool:
+        """True if the control group stops a process; perhaps it is moved there. Otherwise only a signal can."""
+        if pid in self._frozen:
+            return True
+        with suppress(OSError):
+            self._group.add_to_frozen(pid)
+            return True
+        return False
+
+
+def kill(pids: Sequence[int], signum: int) -> None:
+    """Signal processes of this user."""
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, signum)
+
+
+def _may_run(pid: int) -> bool:
+    process = processes.status(pid)
+    return process is not None and process.state not in _STOPPED + _GONE
 
 
 def _is_stopped(pid: int) -> bool:

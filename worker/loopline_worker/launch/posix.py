@@ -142,7 +142,8 @@ class PosixLauncher:
                 on_failure.callback(claims.close)
                 self._ask_zygote(theirs.fileno(), claims.supervisors_end)
             on_failure.pop_all()
-        link = SupervisorLink(ours, claims, self._places, self, self._signal if self._given else None)
+        for_users = (self._signal, self._given.lessor) if self._given else (None, None)
+        link = SupervisorLink(ours, claims, self._places, self, *for_users)
         self._links.add(link)
         return link
 
@@ -233,10 +234,10 @@ class PosixLauncher:
         self._hang_up()
         self._links.clear()
 
-    def _signal(self, root: int, signum: int) -> int:
-        """Have the zygote signal all processes below one, for they are not this user's. Return how many they are."""
+    def _signal(self, root: int, signum: int, only: Sequence[int] = ()) -> int:
+        """Have the zygote signal processes below one, for they are not this user's. Return how many are below it."""
         if self._zygote:
-            self._zygote.signal(root, signum)
+            self._zygote.signal(root, signum, only)
         return len(processes.descendants(root))
 
     def _hang_up(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import math
 import signal
+import socket
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loopline_worker.launch import open_files
-from loopline_worker.launch.hold import Hold
+from loopline_worker.launch.hold import Hold, kill
 from loopline_worker.launch.interface import Ended, Limits, PrefetchListener, Usage
 from loopline_worker.launch.portable_family import signal_all, usage_of
 from loopline_worker.launch.sinks import Sink
@@ -39,7 +40,8 @@ class TreeLink(Protocol):
     hits: Hits
     past_cpu_s: float
     task_group: int
-    signal: Callable[[int, int], int] | None
+    signal: Callable[[int, int, Sequence[int]], int] | None
+    lessor: Callable[[str], socket.socket] | None
 
     @property
     def last(self) -> PosixTree | None:
@@ -140,10 +142,10 @@ class PosixTree:
 
         Unlike a freeze it is for some milliseconds, and leaves alone what the task itself has stopped.
         """
-        if self.has_ended or not self._root or self.link.signal or sys.platform != "linux":
+        if self.has_ended or not self._root or sys.platform != "linux":
             return False
         try:
-            self._hold = Hold(self._root, self._group)
+            self._hold = Hold(self._root, self._group, self._kill)
         except OSError:  # no file descriptor left
             self._must_thaw = not self.is_frozen
             return False
@@ -281,8 +283,20 @@ class PosixTree:
     def _group(self) -> ControlGroup:
         return self.link.group
 
+    def lessor(self, folder: str) -> socket.socket | None:
+        """Return the connection to a process that leases its files (``users/leases.py``); None if it needs none."""
+        return self.link.lessor(folder) if self.link.lessor else None
+
+    def _kill(self, pids: Sequence[int], signum: int) -> None:
+        if self.link.signal:
+            self.link.signal(self._root, signum, pids)
+        else:
+            kill(pids, signum)
+
     def _signal(self, signum: int) -> int:
-        return (self.link.signal or signal_all)(self._root, signum)
+        if self.link.signal:
+            return self.link.signal(self._root, signum, ())
+        return signal_all(self._root, signum)
 
     def _set_frozen(self, frozen: bool) -> None:
         """Freeze or thaw it, now or as soon as it runs. A thaw that fails is tried again at the next ``measure``."""

@@ -46,9 +46,13 @@ class SupervisorLink:
         claims: Claims,
         places: Places,
         listener: LinkListener,
-        signal: Callable[[int, int], int] | None = None,
+        signal: Callable[[int, int, Sequence[int]], int] | None = None,
+        lessor: Callable[[str], socket.socket] | None = None,
     ) -> None:
-        """``signal`` signals all processes below one; None: this process may do so itself."""
+        """``signal`` signals processes below one, all or some; ``lessor`` starts a lessor (users/leases.py).
+
+        None: this process may do so itself.
+        """
         ours.setblocking(False)
         self.root = 0  # whose children are its tasks: the supervisor, or the first process of its cell
         self.session = 0
@@ -56,7 +60,7 @@ class SupervisorLink:
         self.hits = 0, 0  # how often all its tasks until now hit limits
         self.past_cpu_s = 0.0  # CPU time of its tasks until now
         self.task_group = 0  # that its tasks' user is alone in; 0: they run as the agent's user
-        self.signal = signal
+        self.signal, self.lessor = signal, lessor
         self._places = places
         self._known_cells = set[int]()  # whose walls were already sent to the supervisor
         self._socket = ours

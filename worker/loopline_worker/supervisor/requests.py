@@ -20,9 +20,10 @@ VARIABLE = "LOOPLINE_ZYGOTE"
 """Where a service names the agent's end of the connection: its file's number."""
 FILES = 2
 """Number of files in a request for a supervisor, and with an order whose task has files of its own to write to."""
-CONFIGURE, FORK, SIGNAL, HAND_OVER, MEASURE = b"o", b"+", b"s", b"h", b"m"
+CONFIGURE, FORK, SIGNAL, HAND_OVER, MEASURE, LEASE = b"o", b"+", b"s", b"h", b"m", b"l"
 _HEAD_BYTES = 5
 _MOST_BYTES = 2**16
+_MOST_SIGNALLED = 5000
 
 
 class ZygoteLine:
@@ -46,9 +47,22 @@ class ZygoteLine:
         """Have a supervisor forked with its end of the connection to the agent, and its claim tokens."""
         self._send(FORK, files=(connection, claims))
 
-    def signal(self, root: int, signum: int) -> None:
-        """Have all processes below a supervisor, or below the first process of its cell, signalled."""
-        self._send(SIGNAL, str(root), str(int(signum)))
+    def signal(self, root: int, signum: int, only: Sequence[int] = ()) -> None:
+        """Have all processes below a supervisor, or below the first process of its cell, signalled.
+
+        ``only``: just these of them; empty: all.
+        """
+        self._send(SIGNAL, str(root), str(int(signum)), *map(str, only[:_MOST_SIGNALLED]))
+
+    def lessor(self, folder: str) -> socket.socket:
+        """Return the connection to a process that leases files of a task as its user (users/leases.py).
+
+        It is closed at once if there is no such user.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._send(LEASE, folder, files=(theirs.fileno(),))
+        return ours
 
     def hand_over(self, folder: str) -> None:
         """Wait until the agent may read and remove what tasks' users have left in a folder and in those below.

@@ -109,6 +109,8 @@ class Zygote:
             self._users.hand_over(*words)
         elif kind == requests.MEASURE and self._users and files:
             self._helpers.add(self._users.start_measuring(words[0], files[0]))
+        elif kind == requests.LEASE and self._users and files:
+            self._helpers.add(self._users.start_leasing(words[0], files[0]))
 
     def _configure(self, yields: str, isolates: str, *places: str) -> None:
         """Take note of how supervisors are to be.
@@ -122,11 +124,15 @@ class Zygote:
             priority.lower_own_session()
         gc.freeze()  # existing objects are shared with every supervisor: uncollected, their pages are not copied
 
-    def _signal(self, root: int, signum: int) -> None:
-        """Signal what is below a process that is itself below this one."""
+    def _signal(self, root: int, signum: int, *only: int) -> None:
+        """Signal what is below a process that is itself below this one, or ``only`` some of that."""
         with suppress(OSError):  # no file descriptor left
             if root in processes.descendants(os.getpid()) and root != self._agent_pid:
-                family.signal_all(root, signum)
+                if not only:
+                    family.signal_all(root, signum)
+                for pid in {*only}.intersection(processes.descendants(root) if only else ()):
+                    with suppress(OSError):
+                        os.kill(pid, signum)
 
     def _fork_supervisor(self, connection: int, claims: int) -> None:
         user = self._users.next() if self._users else None

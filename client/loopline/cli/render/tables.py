@@ -281,8 +281,9 @@ def _resumed(by: ResumedView | None) -> str:
     """Return what an attempt continued from."""
     if by is None:
         return ""
+    at = "" if by.progress is None else f"at {by.progress:.0%}, "
     again = f", {by.times} times so far" if by.times > 1 else ""
-    return f"resumed after {human.duration(by.wall_s)} of work, from {by.worker}{again}"
+    return f"resumed {at}after {human.duration(by.wall_s)} of work, from {by.worker}{again}"
 
 
 _MISSING_MODULE = re.compile(r"No module named '([^'.]+)")

@@ -25,6 +25,7 @@ RESUMED = (
     resumptions.c.line,
     resumptions.c.cpu_s.label("kept_cpu_s"),
     resumptions.c.wall_s.label("kept_wall_s"),
+    resumptions.c.progress.label("kept_progress"),
 )
 """Columns for ``resumed_view``."""
 _ATTEMPTS = (
@@ -115,7 +116,13 @@ def resumed_view(row: Row[Any]) -> ResumedView | None:
     """Return the checkpoint that an attempt continued from; None if it began at the start."""
     if row.times is None:
         return None
-    return ResumedView(times=row.times, worker=row.line[-1], cpu_s=row.kept_cpu_s, wall_s=row.kept_wall_s)
+    return ResumedView(
+        times=row.times,
+        worker=row.line[-1],
+        cpu_s=row.kept_cpu_s,
+        wall_s=row.kept_wall_s,
+        progress=row.kept_progress,
+    )
 
 
 def _view(row: Row[Any]) -> AttemptView:

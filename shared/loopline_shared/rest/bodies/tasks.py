@@ -18,6 +18,7 @@ class ResumedView(Body):
     worker: str  # where the checkpoint was taken
     cpu_s: float  # CPU time in it, from the beginning of the task
     wall_s: float
+    progress: float | None = None  # of the task in it, as that tells; null: it does not
 
 
 class CheckpointView(Body):
@@ -32,6 +33,7 @@ class CheckpointView(Body):
     sent_bytes: int  # uploaded for it; the rest was in the store already
     times: int  # resumptions before it
     failed_on: list[str]  # workers of attempts that failed after they had continued from it
+    progress: float | None = None  # of the task, as that tells; null: it does not
     manifest: str  # SHA-256 of the file that lists its pieces, which are files, too
 
 

@@ -11,7 +11,7 @@ import pwd
 import signal
 from contextlib import suppress
 
-from loopline_worker.supervisor.users import credentials, folders
+from loopline_worker.supervisor.users import credentials, folders, leases
 from loopline_worker.supervisor.users.credentials import TaskUser
 
 _MOST_USERS = 1000
@@ -69,6 +69,13 @@ class SlotUsers:
         with suppress(OSError):
             if user := self._user_of(folder):
                 return folders.start_measuring(folder, user, answer)
+        return 0
+
+    def start_leasing(self, folder: str, connection: int) -> int:
+        """Start the process that leases files in a task's folder as its user. Return its process id, or 0."""
+        with suppress(OSError):
+            if user := self._user_of(folder):
+                return leases.start(user, connection)
         return 0
 
     def _user_of(self, folder: str) -> TaskUser | None:

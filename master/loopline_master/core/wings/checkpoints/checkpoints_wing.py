@@ -178,6 +178,7 @@ class Checkpoints(Wing):
             size_bytes=taken.size_bytes,
             sent_bytes=taken.sent_bytes,
             system="" if portable else _system_of(job, worker.facts),
+            progress=taken.progress,
         )
         known = self._saved.get(task.id)
         if known and _rank(saved) <= _rank(known[-1]):
@@ -264,6 +265,7 @@ class Checkpoints(Wing):
                 cpu_s=saved.cpu_s,
                 wall_s=saved.wall_s,
                 times=saved.times + 1,
+                progress=saved.progress,
             )
         )
         return saved.work

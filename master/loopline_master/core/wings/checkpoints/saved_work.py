@@ -30,6 +30,7 @@ class SavedCheckpoint:
     sent_bytes: int  # uploaded for it; the rest was in the store already
     system: str = ""  # where it can be used (``system_of``); empty: anywhere
     failed_on: tuple[str, ...] = ()  # workers of attempts that failed after they had continued from it, latest last
+    progress: float | None = None  # of the task, if it tells any
     task_id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +54,7 @@ class ResumedAttempt:
     cpu_s: float
     wall_s: float
     times: int  # the number of this resumption, from 1
+    progress: float | None = None
     id: Annotated[AttemptId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +62,9 @@ class ResumedAttempt:
 
     def as_told(self) -> Resumption:
         """Return its part of a Run."""
-        return Resumption(self.manifest, self.times, self.cpu_s, self.wall_s, self.line)
+        return Resumption(
+            self.manifest, self.times, self.cpu_s, wall_s=self.wall_s, line=self.line, progress=self.progress
+        )
 
 
 @dataclass(slots=True)
