@@ -173,8 +173,8 @@ def churn() -> Section:
 def checkpoints() -> Section:
     """Return how often long tasks should be saved where owners come and go."""
     park, cases = Park(16, (0.7, 1.0, 1.3), (), fit=1.0), {}
-    rows = {"none": 0.0, **{f"every {minutes} min": 60.0 * minutes for minutes in (1, 3, 10, 30, 60)}}
-    rows |= {"auto": None, _KNOWING: None}
+    rows: dict[str, float | None] = {f"every {minutes} min": 60.0 * minutes for minutes in (1, 3, 10, 30, 60)}
+    rows = {"none": 0.0, **rows, "auto": None, _KNOWING: None}
     for policy in ("fair", "round-robin"):
         for pool, law in (("Condor pool", CONDOR), ("student lab", STUDENT_LAB)):
             owners = Churn(law, AWAY)
