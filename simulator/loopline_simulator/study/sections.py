@@ -14,6 +14,7 @@ from loopline_simulator.fast.trial import Case
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
 from loopline_simulator.study.bounds import Bound, BoundCase
 from loopline_simulator.study.section import Place, Section, Shown, StudyCase
+from loopline_simulator.traces.resampled import ResampledLog
 from loopline_simulator.traces.window import LogWindow
 
 HOLD, DELIVER, NONE = Order.HOLD, Order.DELIVER, Order.NONE
@@ -38,10 +39,10 @@ PASSED = Shown("passed", "order violations, pairs over all seeds", is_sum=True)
 FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE))
 
 
-def sections(swf: Path | None) -> list[Section]:
-    """Return all sections; that of the recorded log only if there is one."""
+def sections(swf: Path | None, *, resample: bool = False) -> list[Section]:
+    """Return all sections; that of the recorded log only if there is one. ``resample``: by its users."""
     drawn = [literature(), replicas(), bounds(), churn(), checkpoints(), wrong_sizes(), covered(), mixes(), grids()]
-    return drawn if swf is None else [drawn[0], recorded(swf), *drawn[1:]]
+    return drawn if swf is None else [drawn[0], recorded(swf, resample=resample), *drawn[1:]]
 
 
 def case_of(policy: str, order: Order, workload: Workload, park: Park, **more: object) -> Case:
@@ -98,10 +99,15 @@ def replicas() -> Section:
     )
 
 
-def recorded(swf: Path) -> Section:
+def recorded(swf: Path, *, resample: bool = False) -> Section:
     """Return our policies, first come and WQR on a recorded log, under each promise."""
     park = Park(64)
-    log = LogWindow(swf, LOAD * park.capacity, unit=LOG_UNIT)
+    log = (ResampledLog if resample else LogWindow)(swf, LOAD * park.capacity, unit=LOG_UNIT)
+    kind = (
+        "has other users of the log, drawn with replacement, and 500 of their"
+        if resample
+        else "is another window of 500"
+    )
     cases: dict[Place, StudyCase] = {}
     for policy in ("fair", "round-robin", "first-come", "wqr"):
         for order in (NONE, DELIVER, HOLD):
@@ -111,7 +117,7 @@ def recorded(swf: Path) -> Section:
     return Section(
         "log",
         "A recorded log",
-        f"{swf.name}: each seed is another window of 500 consecutive jobs, its arrivals stretched to load 0.8 "
+        f"{swf.name}: each seed {kind} consecutive jobs, its arrivals stretched to load 0.8 "
         f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. Half of the jobs are small. By default a "
         "live master delivers jobs of one task in order; in the other columns they are treated like all others.",
         cases,
