@@ -130,8 +130,8 @@ def test_history_writes_both_files(fake: FakeMaster, run: Run, tmp_path: Path) -
     log, trace = tmp_path / "grid.swf", tmp_path / "event_trace.tab"
     done = run("history", "--swf", str(log), "--fta", str(trace), "--since", "1970-01-01T00:00:10Z")
     assert done.code == Exit.OK
-    assert "wrote 1 jobs to" in done.out
-    assert "wrote 1 workers to" in done.out
+    assert "wrote 1 job to" in done.out
+    assert "wrote 1 worker to" in done.out
     assert [asked.query["since"] for asked in fake.asked("GET /history/jobs")] == ["10.0"]
     assert len(list(read_jobs(log.read_text().splitlines()))) == 1
     assert list(read_event_trace(trace.read_text().splitlines())) == ["node-1"]

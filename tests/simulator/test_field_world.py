@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from loopline_simulator.fast.trial import Case, record, run
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload, misdeclared
 from loopline_simulator.streams import stream
 from loopline_simulator.traces.fta import read_event_trace
+from loopline_simulator.traces.resampled import ResampledLog
 from loopline_simulator.traces.run import load_machines
 from loopline_simulator.traces.swf import Selection, arrivals, read_jobs
 from loopline_simulator.traces.window import LogWindow
@@ -130,6 +132,49 @@ def test_each_seed_has_its_own_window_at_the_load_asked_for(swf: Path) -> None:
     assert first[0].spec.size == pytest.approx(61 * 2 * 0.5)
     with pytest.raises(LooplineError, match="fewer than 26 jobs"):
         LogWindow(swf, 1.0, jobs=26).of(1)
+
+
+WEEK_S = 7 * 86400
+
+
+@pytest.fixture
+def of_users(tmp_path: Path) -> Path:
+    """Three users of 20 jobs each over four weeks, one job at the same time of each day."""
+    lines = [
+        f"{100 * user + n} {n * 86400 + 3600 * user} 0 {60 * user} {user} -1 -1 -1 -1 -1 1 {user}"
+        for user in (1, 2, 3)
+        for n in range(20)
+    ]
+    file = tmp_path / "users.swf"
+    file.write_text("\n".join(sorted(lines, key=lambda line: float(line.split()[1]))))
+    return file
+
+
+def test_resampled_log_has_whole_streams_of_its_users(of_users: Path) -> None:
+    log = ResampledLog(of_users, work_a_second=3.0, jobs=30, unit=0.5)
+    runs = [log.of(seed) for seed in range(1, 9)]
+    assert log.of(1) == runs[0]
+    assert len({tuple(job.spec.name for job in jobs) for jobs in runs}) == len(runs), "each seed has another sample"
+    users = [Counter(int(job.spec.name.removeprefix("swf ")) // 100 for job in jobs) for jobs in runs]
+    assert any(len(drawn) < 3 for drawn in users), "with replacement"
+    for jobs in runs:
+        assert jobs[0].at == 0.0
+        assert [job.at for job in jobs] == sorted(job.at for job in jobs)
+        work = sum(float(job.spec.size or 0) for job in jobs)
+        assert work / jobs[-1].at == pytest.approx(3.0)
+
+
+def test_resampled_jobs_keep_the_hour_of_the_week(of_users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopline_simulator.traces.resampled.at_load", lambda jobs, load: jobs)
+    recorded = {f"swf {job.number}": job.submitted % WEEK_S for job in read_jobs(of_users.read_text().splitlines())}
+    for seed in (1, 2, 3):
+        for job in ResampledLog(of_users, 1.0, jobs=30).of(seed):
+            assert job.at % WEEK_S == recorded[job.spec.name]
+
+
+def test_log_of_one_user_cannot_be_resampled(swf: Path) -> None:
+    with pytest.raises(LooplineError, match="fewer than two users"):
+        ResampledLog(swf, 1.0, jobs=5).of(1)
 
 
 def test_the_unit_changes_all_times_alike() -> None:

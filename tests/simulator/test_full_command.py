@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -16,8 +17,10 @@ def test_a_world_is_lived_through(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ONE, "--json"]) == 0
     (summary,) = json.loads(capsys.readouterr().out)["runs"]
     assert (summary["seed"], summary["policy"], summary["jobs"], summary["broken"]) == (1, "round-robin", 3, "")
-    assert main(ONE) == 0
-    assert "round-robin" in capsys.readouterr().out
+    assert main([*ONE, "--checkpoints", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "round-robin" in shown
+    assert int(re.search(r"saves +([\d,]+)", shown)[1].replace(",", "")) > 0  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

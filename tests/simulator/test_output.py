@@ -50,6 +50,16 @@ def test_each_experiment_is_tested() -> None:
     assert SMALL.keys() == EXPERIMENTS.keys() - {"what-if"}  # it has one answer, and no runs
 
 
+@pytest.mark.parametrize("kind", ["unknown", "assign", "rounds"])
+def test_each_kind_of_transfer_is_kept(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL["transfer"].split(), f"--{kind}", "--seeds", "1", "--processes", "1", "--keep", "runs.jsonl"]
+    for _ in range(2):
+        assert main(["transfer", *words, "--csv"]) == 0
+        (folder / f"{len(list(folder.glob('*.csv')))}.csv").write_text(capsys.readouterr().out)
+    first, second = ((folder / f"{number}.csv").read_text() for number in range(2))
+    assert first == second != ""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_folder_has_tables_runs_and_the_same_csv(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(name, "--csv", "--out", "new/out", "--keep", "runs.jsonl") == 0

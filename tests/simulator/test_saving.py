@@ -107,6 +107,13 @@ def test_interval_is_the_workers_own_rule() -> None:
     assert gaps
 
 
+def test_rule_can_be_given_the_mean_stay() -> None:
+    saving = Saving(None, cost_s=2.0, size_bytes=100.0, bytes_s=25.0, mean_stay_s=200.0)
+    _, watch = _run(saving, {"ant": [Interval(0.0, math.inf)]}, job(500.0))
+    arrived = sorted(saved.taken_at for saved in watch.saved.values())
+    assert [later - before for before, later in pairwise(arrived[1:])] == pytest.approx([40.0] * (len(arrived) - 2))
+
+
 @pytest.mark.parametrize(("absence", "end"), [(Absence.SLEEPS, 110.0), (Absence.WORKS, 100.0)])
 def test_attempt_that_is_not_lost_continues_without_a_checkpoint(absence: Absence, end: float) -> None:
     """No upload arrives while its machine is away."""

@@ -80,7 +80,7 @@ def test_the_bound_is_below_the_schedule_that_knows_and_that_below_fair(seed: in
 # --- the page --------------------------------------------------------------------------------------------------
 
 
-def little(swf: Path | None = None) -> list[Section]:
+def little(swf: Path | None = None, *, resample: bool = False) -> list[Section]:
     cases = {
         (policy, column): Case(0, policy, Order.NONE, Workload(3, 4, interval=interval), PARK)
         for policy in ("fair", "first-come")
@@ -101,6 +101,7 @@ def little(swf: Path | None = None) -> list[Section]:
             base="first-come",
             base_column="often",
             shown=shown,
+            compared=(Shown("total", "mean total time"), Shown("slowdown", "mean slowdown")),
         )
     ]
 
@@ -133,6 +134,7 @@ def test_a_page_with_tables_intervals_and_pictures(few: None, tmp_path: Path) ->
     share = ratio(totals["fair"], totals["first-come"])
     last = page.index("over that of `first-come`")
     assert f"| fair | {share.mean:.2f} ±" in page[last:], "over first come, paired by seed"
+    assert "**Mean slowdown over that of `first-come`, on the same seeds**" in page
     assert "| bound |" in page
     assert "over that of often, on the same seeds**\n\n| | often | seldom |" in page
     assert "| first-come | 1.00 ±.00 |" in page
@@ -203,13 +205,15 @@ def test_answers_as_json(few: None, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_unknown_section_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--only", "churm"]) == 2
-    assert "literature, replicas, bound, churn, sizes, covered, mixes, grids" in capsys.readouterr().err
+    assert "literature, replicas, bound, churn, checkpoints, sizes, covered, mixes, grids" in capsys.readouterr().err
 
 
 def test_every_section_has_its_base_in_every_column_and_its_own_key(tmp_path: Path) -> None:
     found = sections(tmp_path / "log.swf")
     assert len({section.key for section in found}) == len(found)
-    for section in found:
+    resampled = sections(tmp_path / "log.swf", resample=True)
+    assert "drawn with replacement" in resampled[1].text
+    for section in [*found, *resampled]:
         assert {column for row, column in section.cases if row == section.base} == set(section.columns)
         policies = {case.policy for case in section.cases.values() if isinstance(case, Case)}
         assert "fair" in policies

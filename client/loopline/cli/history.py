@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Group, RenderableType
@@ -92,13 +92,20 @@ async def history(
 async def _export(swf: Path | None, fta: Path | None, since: float, common: Common) -> None:
     from loopline.cli.render.archives import write_fta, write_swf
 
-    written: dict[str, int] = {}
+    written = []
     async with common.client() as client:
         if swf:
-            written[f"jobs to {swf}"] = await write_swf(client.past_jobs(since=since), swf)
+            jobs = await write_swf(client.past_jobs(since=since), swf)
+            written.append({"file": str(swf), "jobs": jobs})
         if fta:
-            written[f"workers to {fta}"] = await write_fta(client.stays(since=since), fta)
-    common.show(written, lambda: Text("\n".join(f"wrote {count:,} {what}" for what, count in written.items())))
+            workers = await write_fta(client.stays(since=since), fta)
+            written.append({"file": str(fta), "workers": workers})
+    common.show(written, lambda: Text("\n".join(map(_written, written))))
+
+
+def _written(one: dict[str, Any]) -> str:
+    what = human.plural(one["jobs"], "job") if "jobs" in one else human.plural(one["workers"], "worker")
+    return f"wrote {what} to {one['file']}"
 
 
 async def shares(user: str | None = None, share: float | None = None, /, *, common: Common = PLAIN) -> None:

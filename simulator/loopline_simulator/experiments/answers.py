@@ -82,7 +82,8 @@ def _warn_of_few(runs: SweepOptions) -> None:
     if runs.seeds < _FEW_SEEDS:
         few = "1 run of each setting gives" if runs.seeds == 1 else f"{runs.seeds} runs of each setting give"
         what = "no interval" if runs.seeds == 1 else "wide intervals that depend much on chance"
-        Console(stderr=True, highlight=False).print(f"{few} {what}: use --seeds 10 or more", style="dim")
+        text = f"{few} {what}: use --seeds 10 or more"
+        Console(stderr=True, highlight=False).print(text, style="dim", soft_wrap=True)
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:

@@ -21,7 +21,10 @@ from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import RUNS, Several, SweepOptions, known_policy
 from loopline_simulator.full import Scenario, Summary, run
 
-_COUNTED = ("jobs", "tasks", "attempts", "events", "crashes", "reboots", "stops", "breaks", "partitions")
+_COUNTED = (
+    "jobs", "tasks", "attempts", "events", "crashes", "reboots", "kills", "stops", "breaks", "partitions", "saves",
+    "resumptions",
+)  # fmt: skip
 _FRAMES = ("frames", "lost", "duplicated")
 _LABELS = {"lost": "frames lost", "duplicated": "frames repeated"}
 _SHOWN = 10  # broken runs
@@ -47,6 +50,7 @@ def full(
     order: Order = Order.HOLD,
     machines: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 5,
     jobs: Annotated[int, Parameter(validator=Number(gte=1, lte=100_000))] = 12,
+    checkpoints: Annotated[float, Parameter(validator=Number(gte=0, lte=1))] = 0.0,
     runs: SweepOptions = RUNS,
 ) -> int:
     """Run the live scheduler, sessions and worker cores among crashes, reboots and a network that loses frames.
@@ -64,8 +68,10 @@ def full(
         Number of machines.
     jobs
         Number of jobs submitted.
+    checkpoints
+        Share of the jobs whose tasks save their state at random times, and continue from it.
     """
-    scenario = Scenario(machines=machines, jobs=jobs)
+    scenario = Scenario(machines=machines, jobs=jobs, checkpoints=checkpoints)
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     worlds = [WorldRun(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
     summaries = runs.sweep(run_world, worlds, lambda summary: summary.events, what="worlds")

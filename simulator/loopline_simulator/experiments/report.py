@@ -37,6 +37,7 @@ def report(
     file: Path | None = None,
     *,
     swf: Path | None = None,
+    resample: bool = False,
     only: Annotated[tuple[str, ...], Several] = (),
     minutes: Positive | None = None,
     runs: StudyRuns = StudyRuns(),
@@ -52,6 +53,9 @@ def report(
         in the folder of --out).
     swf
         A workload in the Standard Workload Format, for the section of a recorded log, which is left out without it.
+    resample
+        With --swf: draw the log's users with replacement for each seed, in place of windows of the log, which are not
+        independent.
     only
         Sections to run, by their keys.
     minutes
@@ -59,10 +63,11 @@ def report(
         `--keep`, the next call continues. Answers of earlier code are used where this code gives the same with the
         first seed.
     """
-    chosen = [section for section in sections(swf) if not only or section.key in only]
-    strange = set(only) - {section.key for section in sections(swf)}
+    known_sections = sections(swf, resample=resample)
+    chosen = [section for section in known_sections if not only or section.key in only]
+    strange = set(only) - {section.key for section in known_sections}
     if strange:
-        known = ", ".join(section.key for section in sections(swf))
+        known = ", ".join(section.key for section in known_sections)
         raise usage(f"there is no section {min(strange)!r}", f"there are {known}; `log` needs --swf")
     began, kept = time.monotonic(), KeptAnswers(runs.keep, runs.first_seed)
     computed = _run(chosen, runs, kept, began + 60.0 * minutes if minutes else None)

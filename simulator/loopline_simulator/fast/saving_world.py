@@ -37,6 +37,7 @@ class Saving:
     cost_s: float = 1.0  # pause of the task for each
     size_bytes: float = 1e8
     bytes_s: float = 1.25e7  # rate of uploads; the default is 100 Mbit/s
+    mean_stay_s: float | None = None  # given to the worker's rule; None: it assumes its own times
 
     @property
     def upload_s(self) -> float:
@@ -128,10 +129,17 @@ class SavingWorld(ChangingWorld):
             since=now,
             counted_at=now,
             work=self._contents[resume.manifest] if resume else 0.0,
-            local=interval.local(order.every_s, now) if order else None,
-            remote=interval.remote(order.every_s, now) if order else None,
+            local=self._interval(interval.local, order) if order else None,
+            remote=self._interval(interval.remote, order) if order else None,
         )
         self._continue(ongoing)
+
+    def _interval(
+        self, usual: Callable[[float | None, float], CheckpointInterval], order: CheckpointOrder
+    ) -> CheckpointInterval:
+        if self._saving.mean_stay_s is None:
+            return usual(order.every_s, self.kernel.now)
+        return CheckpointInterval(order.every_s, self._saving.mean_stay_s, self.kernel.now)
 
     def _continue(self, ongoing: _Ongoing) -> None:
         """Wait for the attempt's end or its next checkpoint, whichever comes first."""

@@ -23,6 +23,7 @@ import loopline_worker.checkpoints
 from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.trial import Case
 from loopline_simulator.study.section import Figures, StudyCase, measured
+from loopline_simulator.traces.resampled import ResampledLog
 from loopline_simulator.traces.window import LogWindow
 
 _DIGITS = 9
@@ -90,7 +91,7 @@ def _are_alike(one: KeptAnswer, other: KeptAnswer) -> bool:
 
 def _key(case: StudyCase) -> str:
     """Return a digest of all inputs of the case; of a log's file only the name, not the folder."""
-    if isinstance(case, Case) and isinstance(case.log, LogWindow):
+    if isinstance(case, Case) and isinstance(case.log, LogWindow | ResampledLog):
         case = replace(case, log=replace(case.log, swf=Path(case.log.swf.name)))
     return hashlib.sha256(repr(case).encode()).hexdigest()[:_KEY_LENGTH]
 

@@ -70,9 +70,10 @@ class Section:
         return estimate(values) if values else None
 
     def over_base(self, place: Place, figure: str = "total") -> Estimate | None:
-        """Return the figure over the base row's, paired by seed."""
+        """Return the figure over the base row's, paired by seed; None where that is 0."""
         ours, base = self.values(place, figure), self.values((self.base, place[1]), figure)
-        return ratio(ours, base) if ours and len(ours) == len(base) and place[0] != self.base else None
+        is_known = ours and len(ours) == len(base) and any(base)
+        return ratio(ours, base) if is_known and place[0] != self.base else None
 
     def over_column(self, place: Place) -> Estimate | None:
         """Return the mean total time over the base column's in the same row, paired by seed."""

@@ -14,6 +14,7 @@ from loopline_simulator.fast.trial import Case
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
 from loopline_simulator.study.bounds import Bound, BoundCase
 from loopline_simulator.study.section import Place, Section, Shown, StudyCase
+from loopline_simulator.traces.resampled import ResampledLog
 from loopline_simulator.traces.window import LogWindow
 
 HOLD, DELIVER, NONE = Order.HOLD, Order.DELIVER, Order.NONE
@@ -30,6 +31,7 @@ BY_POLICY = (
     ("fair", HOLD), ("fair", NONE), ("round-robin", HOLD), ("first-come", HOLD), ("first-come", NONE),
     ("space-partition", NONE), *((policy, order) for policy in FIELD for order in (NONE, HOLD)),
 )  # fmt: skip
+_KNOWING = "auto, mean stay known"
 TOTAL = Shown("total", "mean total time, s")
 SLOWDOWN = Shown("slowdown", "mean slowdown")
 LOST = Shown("lost", "work lost to replicas", as_share=True)
@@ -37,10 +39,10 @@ PASSED = Shown("passed", "order violations, pairs over all seeds", is_sum=True)
 FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE))
 
 
-def sections(swf: Path | None) -> list[Section]:
-    """Return all sections; that of the recorded log only if there is one."""
+def sections(swf: Path | None, *, resample: bool = False) -> list[Section]:
+    """Return all sections; that of the recorded log only if there is one. ``resample``: by its users."""
     drawn = [literature(), replicas(), bounds(), churn(), checkpoints(), wrong_sizes(), covered(), mixes(), grids()]
-    return drawn if swf is None else [drawn[0], recorded(swf), *drawn[1:]]
+    return drawn if swf is None else [drawn[0], recorded(swf, resample=resample), *drawn[1:]]
 
 
 def case_of(policy: str, order: Order, workload: Workload, park: Park, **more: object) -> Case:
@@ -97,10 +99,15 @@ def replicas() -> Section:
     )
 
 
-def recorded(swf: Path) -> Section:
+def recorded(swf: Path, *, resample: bool = False) -> Section:
     """Return our policies, first come and WQR on a recorded log, under each promise."""
     park = Park(64)
-    log = LogWindow(swf, LOAD * park.capacity, unit=LOG_UNIT)
+    log = (ResampledLog if resample else LogWindow)(swf, LOAD * park.capacity, unit=LOG_UNIT)
+    kind = (
+        "has other users of the log, drawn with replacement, and 500 of their"
+        if resample
+        else "is another window of 500"
+    )
     cases: dict[Place, StudyCase] = {}
     for policy in ("fair", "round-robin", "first-come", "wqr"):
         for order in (NONE, DELIVER, HOLD):
@@ -110,7 +117,7 @@ def recorded(swf: Path) -> Section:
     return Section(
         "log",
         "A recorded log",
-        f"{swf.name}: each seed is another window of 500 consecutive jobs, its arrivals stretched to load 0.8 "
+        f"{swf.name}: each seed {kind} consecutive jobs, its arrivals stretched to load 0.8 "
         f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. Half of the jobs are small. By default a "
         "live master delivers jobs of one task in order; in the other columns they are treated like all others.",
         cases,
@@ -172,7 +179,8 @@ def churn() -> Section:
 def checkpoints() -> Section:
     """Return how often long tasks should be saved where owners come and go."""
     park, cases = Park(16, (0.7, 1.0, 1.3), (), fit=1.0), {}
-    rows = {"none": 0.0, **{f"every {minutes} min": 60.0 * minutes for minutes in (1, 3, 10, 30, 60)}, "auto": None}
+    rows: dict[str, float | None] = {f"every {minutes} min": 60.0 * minutes for minutes in (1, 3, 10, 30, 60)}
+    rows = {"none": 0.0, **rows, "auto": None, _KNOWING: None}
     for policy in ("fair", "round-robin"):
         for pool, law in (("Condor pool", CONDOR), ("student lab", STUDENT_LAB)):
             owners = Churn(law, AWAY)
@@ -181,7 +189,8 @@ def checkpoints() -> Section:
                 interval = workload.interval_for(0.5, park.capacity * owners.share_there)
                 workload = replace(workload, interval=interval)
                 for row, every_s in rows.items():
-                    saved = replace(saving, every_s=every_s)
+                    known = law.mean if row == _KNOWING else None
+                    saved = replace(saving, every_s=every_s, mean_stay_s=known)
                     cases[row, f"{policy}, {pool}, {size}"] = Case(
                         0, policy, HOLD, workload, park, max_replicas=2, churn=owners, saving=saved
                     )
@@ -190,10 +199,12 @@ def checkpoints() -> Section:
         "Checkpoints of long tasks",
         "8 jobs of 16 tasks of 0.5 to 8 hours on 16 PCs of speeds 0.7, 1 and 1.3, as a Poisson process at load 0.5 "
         "of the machines that are there; two attempts of a task at once, as live. Owners come and go as in the "
-        "section before. A checkpoint stops its task for 1 s (100 MB) or 10 s (1 GB), and is uploaded at 100 Mbit/s "
-        "while the task computes. A machine that was switched off has lost its own copies: the task continues from "
-        "the newest checkpoint that the master has. `auto` is the rule of a live worker. Lost is all work that no "
-        "result contains: of lost attempts, of replicas, and what a machine could have done during checkpoints.",
+        "section before. A checkpoint stops its task for 1 s (100 MB) or 10 s (1 GB), and is uploaded at 100 "
+        "Mbit/s while the task computes. A machine that was switched off has lost its own copies: the task "
+        "continues from the newest checkpoint that the master has. `auto` is the rule of a live worker, which "
+        "expects an interruption each hour, and one in four hours that costs the disk; the last row gives it the "
+        "mean stay instead. Lost is all work that no result contains: of lost attempts, of replicas, and what a "
+        "machine could have done during checkpoints.",
         cases,
         base="auto",
         shown=(TOTAL, Shown("lost", "work lost", as_share=True), PASSED),

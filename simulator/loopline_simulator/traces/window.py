@@ -6,6 +6,7 @@ compressed to the load that is asked for, because the load of a log comes and go
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -42,10 +43,15 @@ class LogWindow:
         with opened(self.swf) as lines, named(self.swf):
             chosen = Selection(self.jobs, skip=(seed - 1) % count * self.jobs, unit=self.unit)
             found = list(arrivals(read_jobs(lines), chosen))
-        began = found[0].at
-        lasted = max(found[-1].at - began, 1e-9)
-        stretch = sum(float(each.spec.size or 0.0) for each in found) / self.work_a_second / lasted
-        return [replace(each, at=(each.at - began) * stretch) for each in found]
+        return at_load(found, self.work_a_second)
+
+
+def at_load(jobs: Sequence[Arrival], work_a_second: float) -> list[Arrival]:
+    """Return the jobs, the first of them at time 0, stretched or compressed to this work a second."""
+    began = jobs[0].at
+    lasted = max(jobs[-1].at - began, 1e-9)
+    stretch = sum(float(each.spec.size or 0.0) for each in jobs) / work_a_second / lasted
+    return [replace(each, at=(each.at - began) * stretch) for each in jobs]
 
 
 @lru_cache

@@ -48,6 +48,8 @@ export type FailureReport = Schemas["FailureReport"];
 /** A line of a task's output that a search has found. */
 export type FoundLine = Schemas["FoundLine"];
 export type Explanation = Schemas["Explanation"];
+/** Utilisation, and waits of jobs on several nodes. */
+export type ParallelReport = Schemas["ParallelReport"];
 export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];
 export type SharesView = Schemas["SharesView"];

@@ -7,6 +7,7 @@ import { Shown } from "../ui/states";
 import { Tally } from "../ui/Tally";
 import { Exemptions } from "./Exemptions";
 import { LedgerSection } from "./LedgerSection";
+import { ParallelSection } from "./ParallelSection";
 import { PromisesSection } from "./PromisesSection";
 
 const ORDERS: Record<string, string> = {
@@ -34,6 +35,7 @@ export function GuaranteePage() {
         )}
       </Shown>
       <PromisesSection />
+      <ParallelSection />
       <LedgerSection />
       <SpareCpuSection title="Use of spare CPU" path="/samples" />
     </>

@@ -7,9 +7,9 @@ approach", IPDPS 2008) schedule several jobs (bags) in two stages, neither of wh
 2. *Within the bag*, WQR-FT (``wqr``, work queue with replication) starts a waiting task, or else replicates a running
    one, up to a threshold: here the scheduler's own ``max_replicas``, which is 2 as in their studies.
 
-Lost tasks are started again by the scheduler, under every policy: that is the FT of WQR-FT. Its checkpoints are not
-modelled: an attempt begins from nothing. None of the papers has an order guarantee; here the hold is the scheduler's,
-and can be switched off (order ``none``) to run a policy as it was published.
+Lost tasks are started again by the scheduler, under every policy: that is the FT of WQR-FT. They continue from
+checkpoints if their job takes any. None of the papers has an order guarantee; here the hold is the scheduler's, and
+can be switched off (order ``none``) to run a policy as it was published.
 
 All are registered for comparison only: the simulator runs them, a master refuses them. No implementation of their
 authors was at hand for comparison: if a paper leaves a choice, the policy's own file names the choice made.
