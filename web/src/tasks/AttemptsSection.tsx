@@ -31,7 +31,8 @@ const columnsOf = (attempts: AttemptView[]): Column<AttemptView>[] => {
 const RANK: Column<AttemptView> = { name: "Rank", class: "right number", show: ({ rank }) => rank ?? "–" };
 const RESUMED: Column<AttemptView> = {
   name: "Resumed after",
-  show: ({ resumed }) => (resumed ? `${progressOf(resumed)}${duration(resumed.wall_s)}, from ${resumed.worker}` : "–"),
+  show: ({ resumed }) =>
+    resumed ? `${progressOf(resumed)}${duration(resumed.wall_s)}, from ${resumed.worker}` : "–",
 };
 
 /** The progress that the task told before it was stopped. */
