@@ -242,7 +242,7 @@ class RestClient:
 
     async def failures(self, user: str | None = None, since: float = 0.0) -> FailureReport:
         """Return the failures of the latest jobs that have any, grouped by reason."""
-        query = {"since": repr(since), **({} if user is None else {"owner": user})}
+        query = {"since": repr(since), **({} if user is None else {"user": user})}
         return await self._get(FailureReport, "/failures", query)
 
     def lines(self, job: int, text: str) -> AsyncGenerator[FoundLine, None]:
@@ -273,7 +273,7 @@ class RestClient:
         page_size: int = LARGEST_PAGE,
     ) -> AsyncIterator[ProgramView]:
         """Yield what the grid knows of programs, the latest used first."""
-        chosen = {"owner": user, "name": name}
+        chosen = {"user": user, "name": name}
         more = {key: value for key, value in chosen.items() if value is not None}
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 

@@ -42,7 +42,7 @@ async def test_job_is_returned_as_it_was_submitted(master: Bench) -> None:
     view = await master.get(f"/jobs/{job}", "reader")
     assert view["spec"]["command"] == ["work", "{i}"]
     assert view["spec"]["parameters"] == {"i": {"range": [1, 3]}}
-    assert (view["name"], view["owner"], view["size"], view["task_count"]) == ("three", "the-user", 30, 3)
+    assert (view["name"], view["user"], view["size"], view["task_count"]) == ("three", "the-user", 30, 3)
     task = await master.get(f"/jobs/{job}/tasks/2")
     assert (task["command"], task["parameters"], task["state"]) == (["work", "2"], {"i": 2}, "queued")
 
@@ -130,7 +130,7 @@ async def test_submission_that_waits_returns_no_results_of_a_long_job(master: Be
 async def test_pages_are_contiguous(master: Bench) -> None:
     made = [await master.submit(role="user" if n % 3 else "admin") for n in range(12)]
     assert await all_pages(master, "/jobs", 5) == made[::-1]
-    assert await all_pages(master, "/jobs?owner=the-admin", 3) == made[::3][::-1]
+    assert await all_pages(master, "/jobs?user=the-admin", 3) == made[::3][::-1]
     assert await all_pages(master, "/jobs?state=running", 3) == []
     named = [await master.submit(name=name) for name in ("50% of Train", "training", "other")]
     assert await all_pages(master, "/jobs?named=train", 1) == named[1::-1]

@@ -40,7 +40,7 @@ async def test_receipt_has_the_plan_and_a_broken_promise_is_notified(tmp_path: P
         assert (await master.get(f"/jobs/{job}"))["plan"] == plan
         assert "promised to start in" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
         (waiting,) = (await master.get("/plans"))["plans"]
-        assert (waiting["job"], waiting["start_at"], waiting["owner"]) == (job, plan["start_at"], "the-admin")
+        assert (waiting["job"], waiting["start_at"], waiting["user"]) == (job, plan["start_at"], "the-admin")
         await master.ask("POST", "/workers/bee/drain")
         broken = await until(lambda: _broken(master, job))
         assert (broken["start_at"], broken["reason"]) == (None, "bee is being drained")

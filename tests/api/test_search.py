@@ -38,7 +38,7 @@ async def test_failures_of_all_jobs_are_grouped_by_reason(master: Bench) -> None
     kinds = [(one["tasks"], one["jobs"], one["reason"], one["example"]) for one in report["kinds"]]
     assert kinds == [(4, [2, 1], "cannot read a.csv in line 14", "2.1"), (1, [3], "exit code 1", "3.1")]
     assert (report["job_count"], report["truncated"]) == (3, False)
-    assert (await master.get("/failures?owner=nobody"))["kinds"] == []
+    assert (await master.get("/failures?user=nobody"))["kinds"] == []
     assert (await master.get("/failures?since=9e9"))["kinds"] == []
 
 

@@ -56,7 +56,7 @@ def past(job: SwfJob) -> PastJob:
     started_at = START + job.submitted + wait
     return PastJob(
         id=job.number,
-        owner=f"user-{job.user}",
+        user=f"user-{job.user}",
         name="",
         state=STATES[job.status or 0],
         submitted_at=START + job.submitted,
@@ -74,7 +74,7 @@ def past(job: SwfJob) -> PastJob:
 
 def bag(**changes: Any) -> PastJob:
     fields = {
-        "id": 3, "owner": "ann", "name": "sweep", "state": JobState.SUCCEEDED, "submitted_at": 1000.0,
+        "id": 3, "user": "ann", "name": "sweep", "state": JobState.SUCCEEDED, "submitted_at": 1000.0,
         "started_at": 1010.5, "finished_at": 2000.0, "task_count": 100, "nodes": 1, "slots": 2, "results": 100,
         "wall_s": 6000.0, "cpu_s": 10_000.0, "peak_memory_bytes": 2**30,
     }  # fmt: skip

@@ -94,7 +94,7 @@ def test_worker_has_at_most_as_many_rows_as_slots() -> None:
 
 def plan(job: int, start: float | None, limit_s: float, *machines: str, moves: int = 0) -> WaitingPlan:
     return WaitingPlan(
-        job=job, name="solve", owner="ann", task=1, kind="promise", start_at=start, machines=list(machines), slots=1,
+        job=job, name="solve", user="ann", task=1, kind="promise", start_at=start, machines=list(machines), slots=1,
         limit_s=limit_s, limit_is_given=True, told_at=100, first_start_at=start, moves=moves,
     )  # fmt: skip
 

@@ -341,7 +341,7 @@ def test_failures_are_listed_by_reason(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /failures", ok(FAILURES))
     out = run("failures", "--user", "ann", "--since", "2027-01-31T08:00:00Z").out
     assert [word in out for word in ("1,200", "7, 6", "7.2", "no licence", "of 2 jobs")] == [True] * 5
-    assert fake.asked("GET /failures")[0].query == {"since": "1801382400.0", "owner": "ann"}
+    assert fake.asked("GET /failures")[0].query == {"since": "1801382400.0", "user": "ann"}
     fake.on("GET /failures", ok(FAILURES.model_copy(update={"kinds": []})))
     assert run("failures").out == "no task has failed\n"
 
@@ -444,7 +444,7 @@ def test_gpus_are_listed_with_the_task_that_has_each(fake: FakeMaster, run: Run)
 def test_programs_of_a_user_are_listed(fake: FakeMaster, run: Run, option: str) -> None:
     fake.on("GET /programs", page(program()))
     assert run("history", "--by", "program", option, "ann").code == Exit.OK
-    assert fake.asked("GET /programs")[0].query["owner"] == "ann"
+    assert fake.asked("GET /programs")[0].query["user"] == "ann"
 
 
 def test_ctrl_c_leaves_the_job_running_with_a_hint(fake: FakeMaster, run: Run) -> None:

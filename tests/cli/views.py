@@ -12,7 +12,7 @@ from loopline_shared.spec import JobSpec
 def job(number: int = 7, state: JobState = JobState.SUCCEEDED, **changes: Any) -> JobDetail:
     over = state not in (JobState.QUEUED, JobState.RUNNING)
     known: dict[str, Any] = {
-        "id": number, "name": "pi", "owner": "ann", "state": state, "condition": state.value,
+        "id": number, "name": "pi", "user": "ann", "state": state, "condition": state.value,
         "paused": False, "stalled": False, "held": False,
         "size": 60.0, "order": Order.HOLD, "task_count": 2,
         "tasks": Counts(succeeded=2) if over else Counts(running=2),
@@ -50,7 +50,7 @@ def worker(name: str = "pc-1", *, folders: tuple[str, ...] = (), **changes: Any)
 
 def program(name: str = "pi.py", **changes: Any) -> ProgramView:
     known: dict[str, Any] = {
-        "owner": "ann", "name": name, "folder": "/home/ann/pi", "runs": 40, "first_run_at": 1.0, "used_at": 1000.0,
+        "user": "ann", "name": name, "folder": "/home/ann/pi", "runs": 40, "first_run_at": 1.0, "used_at": 1000.0,
         "changed_at": None, "predicted": Prediction(work=12.0, mean=13.0, p10=9.0, p90=31.0, runs=32),
         "wall_s": 6.0, "cpu_s": 5.9, "system_s": 0.1, "peak_memory_bytes": 3 * 10**8,
         "workers": {"pc-1": 20, "pc-2": 9, "pc-3": 2, "pc-4": 1}, "latest": [],

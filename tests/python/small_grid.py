@@ -264,7 +264,7 @@ class SmallGrid:
         is_over = job.state not in (JobState.QUEUED, JobState.RUNNING)
         known = {name: None for name, info in JobDetail.model_fields.items() if info.is_required()}
         given = {
-            "id": number, "name": job.spec.name, "owner": "me", "state": job.state, "paused": False, "stalled": False,
+            "id": number, "name": job.spec.name, "user": "me", "state": job.state, "paused": False, "stalled": False,
             "held": False, "condition": job.state.value, "waited": Period(since=0.0), "order": Order.NONE,
             "task_count": len(job.calls), "tasks": Counts(), "submitted_at": 0.0,
             "finished_at": 1.0 if is_over else None, "max_attempts": 1, "spec": job.spec,

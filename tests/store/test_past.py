@@ -31,7 +31,7 @@ async def test_past_job_has_the_sums_of_the_attempts_that_count(store):
         an_attempt(2, number=1, slots=2, **ended(wall_s=5.0, cpu_s=4.0, peak_memory_bytes=9)),
     )
     [job] = (await past(store)).items
-    assert (job.id, job.owner, job.name, job.state) == (1, "ann", "job 1", JobState.SUCCEEDED)
+    assert (job.id, job.user, job.name, job.state) == (1, "ann", "job 1", JobState.SUCCEEDED)
     assert (job.task_count, job.nodes, job.slots, job.results) == (3, 1, 2, 2)
     assert (job.wall_s, job.cpu_s, job.peak_memory_bytes) == (8.0, 6.0, 9)
     assert (job.submitted_at, job.started_at, job.finished_at) == (100.0, 130.0, 190.0)

@@ -65,8 +65,8 @@ async def test_programs_are_paged_by_their_latest_use(store: Store) -> None:
 
 async def test_programs_can_be_filtered_by_owner_and_name(store: Store) -> None:
     await learn(store, a_program("a"), a_program("b"), a_program("a", owner="bob"))
-    assert [(p.owner, p.name) for p in (await store.programs.page(name="a")).items] == [("ann", "a"), ("bob", "a")]
-    assert [(p.owner, p.name) for p in (await store.programs.page(owner="bob")).items] == [("bob", "a")]
+    assert [(p.user, p.name) for p in (await store.programs.page(name="a")).items] == [("ann", "a"), ("bob", "a")]
+    assert [(p.user, p.name) for p in (await store.programs.page(owner="bob")).items] == [("bob", "a")]
 
 
 async def test_view_of_a_program_summarizes_its_runs(store: Store) -> None:

@@ -30,7 +30,7 @@ async def history(
     by: HistorySubject | Literal["program"] = "user",
     since: Annotated[float, read_by(values.since, "TIME")] = 0.0,
     limit: Annotated[int, Parameter(alias="-n")] = 100,
-    user: Annotated[str | None, Parameter(alias="--owner")] = None,
+    user: str | None = None,
     name: str | None = None,
     forecasts: bool = False,
     parallel: bool = False,
@@ -54,7 +54,7 @@ async def history(
     limit
         At most so many lines, the greatest first; programs: the latest used first.
     user
-        Only programs of this user (before: --owner).
+        Only programs of this user.
     name
         Only programs of this name.
     forecasts

@@ -84,7 +84,7 @@ NAMED: dict[str, str] = {
     "finished_at": "When it was over; null: it is not",
     "command": "The program and its arguments",
     "exit_code": "The exit code of the process; null: it has not exited, or was killed",
-    "owner": "The user who submitted it",
+    "user": "The user who submitted it",
     "task_count": "How many tasks the job has",
     "created_at": "When it was made",
     "revoked_at": "When it was revoked; null: it was not",

@@ -49,14 +49,14 @@ OnlyLive = Annotated[
 ]
 EndedSince = Annotated[Moment, Field(description="Only jobs that ended at this time or later, RFC 3339 or seconds")]
 EndedUntil = Annotated[Moment, Field(description="Only jobs that ended before this time, RFC 3339 or seconds")]
-OfOwner = Annotated[Name, Field(description="Only jobs of this user")]
+OfUser = Annotated[Name, Field(description="Only jobs of this user")]
 Named = Annotated[str, Field(min_length=1, max_length=200, description="Only jobs whose name contains this text")]
 WithLabel = Annotated[Name, Field(description="Only jobs whose workers must have this label")]
 JobSort = Annotated[
     str,
     Field(
         pattern=f"^-?({'|'.join(SORTS)})$",
-        description="The order, with a minus the largest first: by id, name, owner, size, tasks, submitted, ended or "
+        description="The order, with a minus the largest first: by id, name, user, size, tasks, submitted, ended or "
         "took. Live jobs stay in the order of their arrival",
     ),
 ]

@@ -115,7 +115,7 @@ class Notifier:
             job = await self._job(due)
             body = _body(due, job)
             if due.notify.webhook is not None:
-                await self._webhooks.send(due.notify.webhook, message_id, body, job.owner)
+                await self._webhooks.send(due.notify.webhook, message_id, body, job.user)
             else:
                 await command.run(self._command(due.notify.command or ""), body, LOOPLINE_MESSAGE=message_id)
         except LooplineError as error:

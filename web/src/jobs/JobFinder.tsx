@@ -6,15 +6,15 @@ import type { JobFilter } from "./jobs";
 
 export function useJobFilter(): JobFilter {
   const [named] = useWord("named");
-  const [owner] = useWord("user");
+  const [user] = useWord("user");
   const [label] = useWord("label");
-  return { named: named ?? undefined, owner: owner ?? undefined, label: label ?? undefined };
+  return { named: named ?? undefined, user: user ?? undefined, label: label ?? undefined };
 }
 
 export function JobFinder() {
-  const { owner } = useJobFilter();
+  const { user } = useJobFilter();
   const self = caller.value?.name;
-  const isMine = owner !== undefined && owner === self;
+  const isMine = user !== undefined && user === self;
   return (
     <div class="finder" role="search" aria-label="Jobs">
       <SearchField name="named" label="Find jobs by name" placeholder="Name of a job" pages="page" />

@@ -101,7 +101,7 @@ function JobFacts({ job }: { job: JobDetail }) {
   return (
     <Facts
       of={[
-        ["User", job.owner],
+        ["User", job.user],
         ["Size", sizeOf(job) + spreadOf(job)],
         ["Tasks", count(job.task_count)],
         ["Submitted", moment(job.submitted_at)],

@@ -38,7 +38,7 @@ export const COLUMNS: Column<LiveJob>[] = [
     show: (job) => <EtaText eta={job.eta} />,
   },
   { name: "Size", order: ({ size }) => size, class: "right number", show: sizeOf },
-  { name: "User", order: ({ owner }) => owner, show: (job) => job.owner },
+  { name: "User", order: ({ user }) => user, show: (job) => job.user },
   {
     name: "Submitted",
     order: (job) => job.submitted_at,

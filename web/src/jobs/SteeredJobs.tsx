@@ -34,7 +34,7 @@ export function SteeredJobs<Job extends JobView>({ jobs, columns, body, sorting,
 }
 
 const numberOf = ({ id }: JobView): number => id;
-const isPickable = (job: JobView): boolean => maySteer(job.owner) && verbsOf(job).length > 0;
+const isPickable = (job: JobView): boolean => maySteer(job.user) && verbsOf(job).length > 0;
 
 const action = (verb: Verb, name: string): BulkAction<JobView> => ({
   name,

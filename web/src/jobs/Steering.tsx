@@ -17,7 +17,7 @@ export const DONE: Record<Verb, string> = {
 };
 
 export function Steering({ job, onDone }: { job: JobView; onDone: () => void }) {
-  if (!maySteer(job.owner)) return null;
+  if (!maySteer(job.user)) return null;
 
   async function steer(verb: Verb): Promise<void> {
     if (verb === "cancel" && !(await askToCancel(job))) return;

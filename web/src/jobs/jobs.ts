@@ -10,11 +10,11 @@ const NOTHING: LiveTotals = { in_grid: 0, waiting: 0, held: 0, tasks_queued: 0 }
 /** Which jobs are looked at: by name, by user, by a label that their workers must have. */
 export interface JobFilter {
   named?: string | undefined;
-  owner?: string | undefined;
+  user?: string | undefined;
   label?: string | undefined;
 }
 
-export const isSearch = ({ named, owner, label }: JobFilter): boolean => !!(named || owner || label);
+export const isSearch = ({ named, user, label }: JobFilter): boolean => !!(named || user || label);
 
 export interface LiveJob extends JobView {
   heldBy: number | null;

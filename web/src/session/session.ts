@@ -17,8 +17,7 @@ export const isAdmin = computed(() => caller.value?.role === "admin");
 export const maySubmit = computed(() => caller.value?.role === "admin" || caller.value?.role === "user");
 
 /** Users steer what is theirs, admins everything. */
-export const maySteer = (owner: string): boolean =>
-  isAdmin.value || (maySubmit.value && caller.value?.name === owner);
+export const maySteer = (user: string): boolean => isAdmin.value || (maySubmit.value && caller.value?.name === user);
 
 const ASK_AGAIN_MS = 1500;
 const UNAUTHORIZED = 401;

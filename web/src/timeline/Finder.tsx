@@ -7,16 +7,16 @@ import type { Filter } from "./feed";
 /** What of the timeline is wanted, as the address has it. A job is a number: other text is no filter. */
 export function useTimelineFilter(): Filter {
   const [job] = useWord("job");
-  const [owner] = useWord("user");
+  const [user] = useWord("user");
   const [worker] = useWord("worker");
-  return { job: Number(job) || undefined, owner: owner ?? undefined, worker: worker ?? undefined };
+  return { job: Number(job) || undefined, user: user ?? undefined, worker: worker ?? undefined };
 }
 
 /** Chooses one job, one user or one worker. */
 export function Finder() {
-  const { owner } = useTimelineFilter();
+  const { user } = useTimelineFilter();
   const self = caller.value?.name;
-  const isMine = owner !== undefined && owner === self;
+  const isMine = user !== undefined && user === self;
   return (
     <div class="finder" role="search" aria-label="Attempts">
       <SearchField name="job" label="Only this job" placeholder="Job, such as 12" />

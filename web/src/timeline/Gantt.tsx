@@ -45,7 +45,7 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
     setChart(mounted.chart);
     onChart?.(mounted.chart);
     return mounted.unmount;
-  }, [filter.job, filter.owner, filter.worker]);
+  }, [filter.job, filter.user, filter.worker]);
 
   useEffect(() => chart?.setNotes(notes), [chart, notes]);
   useEffect(() => chart?.setPlans(plans), [chart, plans]);

@@ -86,8 +86,8 @@ export function Toolbar({ chart, window, isLive, filter, onDense }: Props) {
 }
 
 /** Chrome trace-event JSON, as the master writes it. */
-const traceUrl = ({ since, until }: Window, { owner, worker }: Filter): string =>
-  url("/timeline/trace", { since, until, owner, worker, limit: MOST_BARS });
+const traceUrl = ({ since, until }: Window, { user, worker }: Filter): string =>
+  url("/timeline/trace", { since, until, user, worker, limit: MOST_BARS });
 
 /** Start and end of the window; they follow the chart unless the user edits them. */
 function Moments({ chart, window }: { chart: Chart; window: Window }) {

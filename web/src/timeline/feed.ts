@@ -9,7 +9,7 @@ import { covers, live, spanOf, type Window } from "./scene/window";
 /** Attempts of one job, of one user's jobs, on one worker; undefined: of all. */
 export interface Filter {
   job?: number | undefined;
-  owner?: string | undefined;
+  user?: string | undefined;
   worker?: string | undefined;
 }
 

@@ -99,9 +99,9 @@ function open(hit: Hit): void {
   else if (hit?.kind === "worker") go(`/workers/${hit.name}`);
 }
 
-function shownBy({ job, owner, worker }: Filter): Shown {
+function shownBy({ job, user, worker }: Filter): Shown {
   if (worker) return { worker };
-  return job || owner ? "busy" : "all";
+  return job || user ? "busy" : "all";
 }
 
 /** As wide as its place; as high as is allowed, or as the screen leaves. */

@@ -9,12 +9,12 @@ const EVERY_MS = 10_000;
 const NONE: WaitingPlan[] = [];
 
 /** Of one user alone none is shown: a plan does not say whose it is. */
-export function usePlans({ job, owner, worker }: Filter): WaitingPlan[] {
+export function usePlans({ job, user, worker }: Filter): WaitingPlan[] {
   const { data } = useResource("plans", (signal) => get<WaitingPlans>("/plans", {}, signal), anyJob, EVERY_MS);
   return useMemo(() => {
     const found = data?.plans.filter(
-      (plan) => !owner && (!job || plan.job === job) && (!worker || plan.machines.includes(worker)),
+      (plan) => !user && (!job || plan.job === job) && (!worker || plan.machines.includes(worker)),
     );
     return found?.length ? found : NONE;
-  }, [data, job, owner, worker]);
+  }, [data, job, user, worker]);
 }

@@ -52,7 +52,7 @@ def swf(jobs: Sequence[PastJob]) -> Iterator[str]:
     users: dict[str, int] = {}
     programs: dict[str, int] = {}
     for number, job in enumerate(ordered, 1):
-        user = users.setdefault(job.owner, len(users) + 1)
+        user = users.setdefault(job.user, len(users) + 1)
         program = programs.setdefault(job.name, len(programs) + 1)
         yield _swf_line(job, number, start, user, program)
 

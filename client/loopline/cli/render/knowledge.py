@@ -51,7 +51,7 @@ def programs(items: Sequence[ProgramView]) -> RenderableType:
     for program in items:
         known = program.predicted
         made.add_row(
-            program.owner, Text(program.name), Text(program.folder), f"{program.runs:,}",
+            program.user, Text(program.name), Text(program.folder), f"{program.runs:,}",
             human.duration(known.work) if known else "-",
             f"{human.duration(known.p10)} to {human.duration(known.p90)}" if known else "-",
             human.duration(program.cpu_s), human.amount(program.peak_memory_bytes), _places(program.workers),

@@ -145,7 +145,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "state", job_state(job)
     yield "tasks", counts(job)
     yield "size", size(job) + _expected(job.predicted)
-    yield "user", job.owner
+    yield "user", job.user
     if job.spec.command:
         yield "command", Text(" ".join(job.spec.command))
     yield "submitted", f"{human.moment(job.submitted_at)}  ({human.ago(job.submitted_at, now)})"

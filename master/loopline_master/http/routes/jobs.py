@@ -27,7 +27,7 @@ from loopline_master.http.parameters import (
     JobSort,
     Limit,
     Named,
-    OfOwner,
+    OfUser,
     OnlyLive,
     OnlyTasks,
     Prefer,
@@ -83,7 +83,7 @@ async def list_jobs(
     forecaster: Forecaster,
     limits: Limits,
     state: InJobState | None = None,
-    owner: OfOwner | None = None,
+    user: OfUser | None = None,
     named: Named | None = None,
     label: WithLabel | None = None,
     sort: JobSort = "-id",
@@ -96,9 +96,7 @@ async def list_jobs(
     """List jobs, newest first; live jobs in the order of their arrival."""
     ended = partial(store.jobs.page, sort=sort, ended=(ended_since, ended_until))
     read = store.jobs.live_page if live else ended
-    page = await read(
-        state=state, owner=owner, named=named, label=label, cursor=cursor, limit=limits.page_size(limit)
-    )
+    page = await read(state=state, owner=user, named=named, label=label, cursor=cursor, limit=limits.page_size(limit))
     return page.model_copy(update={"items": [forecaster.with_eta(job) for job in page.items]})
 
 
@@ -111,7 +109,7 @@ async def get_job(
     Only its user and admins see values of its environment. All others, and values of secrets, read `(hidden)`.
     """
     detail = forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
-    spec = shown(detail.spec, is_own=caller.may_steer(detail.owner))
+    spec = shown(detail.spec, is_own=caller.may_steer(detail.user))
     plan = forecaster.start_of(job) if spec.nodes > 1 else None
     more = {"files_coming": tuple(files_of_job(scheduler, job)), "spec": spec, "plan": plan or detail.plan}
     return detail.model_copy(update=more)
@@ -153,7 +151,7 @@ async def retry_job(
     from_start: FromStart = False,
 ) -> JobView:
     """Retry the unsuccessful tasks of a failed or cancelled job; it counts as the last to arrive."""
-    caller.check_may_steer((await job_view(store, job)).owner)
+    caller.check_may_steer((await job_view(store, job)).user)
     only = {int(number) for number in tasks.split(",")} if tasks else ()
     await retries.retry(job, only, from_start=from_start)
     return await job_view(store, job)
@@ -184,6 +182,6 @@ async def _steer(
     action: AuditedAction,
     event: JobCancelled | JobPaused | JobResumed | JobLimited,
 ) -> JobView:
-    caller.check_may_steer((await job_view(store, event.job)).owner)
+    caller.check_may_steer((await job_view(store, event.job)).user)
     await engine.ask(event, action)
     return await job_view(store, event.job)

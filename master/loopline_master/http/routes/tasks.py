@@ -23,7 +23,7 @@ from loopline_master.http.parameters import (
     InTaskState,
     JobNumber,
     Limit,
-    OfOwner,
+    OfUser,
     Rank,
     TaskNumber,
     WithParameters,
@@ -177,14 +177,14 @@ async def list_attempts(
 
 @routes("GET /failures", READERS, is_shared=True)
 async def list_failures(
-    store: Store, row_files: RowFiles, owner: OfOwner | None = None, since: Moment = 0.0
+    store: Store, row_files: RowFiles, user: OfUser | None = None, since: Moment = 0.0
 ) -> FailureReport:
     """Group the failed tasks of the latest 100 jobs with failures by exit code and reason, most frequent first.
 
     Jobs that ended before `since` are left out. Reasons that differ only in numbers or in parameters of the task are
     grouped together.
     """
-    return await store.failures.across_jobs(owner=owner, since=since, most_jobs=MOST_JOBS, rows=row_files.rows)
+    return await store.failures.across_jobs(owner=user, since=since, most_jobs=MOST_JOBS, rows=row_files.rows)
 
 
 @routes("GET /jobs/{job}/lines", READERS)

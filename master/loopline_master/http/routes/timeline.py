@@ -17,7 +17,7 @@ from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import job_view
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import JobNumber, OfOwner, WorkerName
+from loopline_master.http.parameters import JobNumber, OfUser, WorkerName
 from loopline_master.store import Store
 from loopline_master.store.queries.timeline_queries import Chosen, Window
 from loopline_shared.rest.bodies import WaitingPlans
@@ -41,12 +41,12 @@ async def get_timeline(
     since: Since | None = None,
     until: Until | None = None,
     job: JobNumber | None = None,
-    owner: OfOwner | None = None,
+    user: OfUser | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> bytes:
     """Return the attempts in a window of time, in columns, and the times in which last tasks were held."""
-    window = await _window(store, since, until, Chosen(job, owner, worker), limit)
+    window = await _window(store, since, until, Chosen(job, user, worker), limit)
     return await asyncio.to_thread(columns.timeline, window)
 
 
@@ -63,12 +63,12 @@ async def get_trace(
     since: Since | None = None,
     until: Until | None = None,
     job: JobNumber | None = None,
-    owner: OfOwner | None = None,
+    user: OfUser | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
     """Return the timeline as Chrome trace-event JSON, for Perfetto or speedscope."""
-    window = await _window(store, since, until, Chosen(job, owner, worker), limit)
+    window = await _window(store, since, until, Chosen(job, user, worker), limit)
     return await _trace(request, window, "timeline")
 
 

@@ -22,8 +22,8 @@ _MOST_NODES = 50
 """Numbers of nodes in a report; the others are left out, the rarest first."""
 
 _JOB = (
-    jobs.c.id, jobs.c.owner, specs.c.name, jobs.c.state, jobs.c.submitted_at, jobs.c.started_at, jobs.c.finished_at,
-    jobs.c.task_count, jobs.c.nodes,
+    jobs.c.id, jobs.c.owner.label("user"), specs.c.name, jobs.c.state, jobs.c.submitted_at, jobs.c.started_at,
+    jobs.c.finished_at, jobs.c.task_count, jobs.c.nodes,
 )  # fmt: skip
 _OF_ACCEPTED = (
     attempts.c.job,

@@ -46,7 +46,8 @@ from loopline_shared.rest.bodies import (
     WaitingPlans,
 )
 
-_VIEW: Select[Any] = select(jobs, specs.c.name, *LATE, *CHECKPOINTS).join_from(jobs, specs)
+_USER = jobs.c.owner.label("user")
+_VIEW: Select[Any] = select(jobs, _USER, specs.c.name, *LATE, *CHECKPOINTS).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
 _DETAIL = _ONE.add_columns(specs.c.spec)
 _BY_KEY = select(jobs.c.id).where(
@@ -69,7 +70,7 @@ _TOTALS = select(
 SORTS: Mapping[str, ColumnElement[Any]] = {
     "id": jobs.c.id,
     "name": specs.c.name,
-    "owner": jobs.c.owner,
+    "user": jobs.c.owner,
     "size": jobs.c.size,
     "tasks": jobs.c.task_count,
     "submitted": jobs.c.submitted_at,

@@ -49,7 +49,7 @@ def waiting_plans(connection: Connection, now: float) -> WaitingPlans:
     """Return the plans of the gangs that wait, the earliest first."""
     rows = connection.execute(_WAITING).all()
     found = [
-        WaitingPlan(**_view(row).model_dump(), job=row.job, name=row.name, owner=row.owner)
+        WaitingPlan(**_view(row).model_dump(), job=row.job, name=row.name, user=row.owner)
         for row in rows[:MOST_PLANS]
     ]
     return WaitingPlans(now=now, plans=found, truncated=len(rows) > MOST_PLANS)

@@ -62,8 +62,9 @@ def _cursor(items: list[Program], before: float, shown: int) -> str:
 
 
 def _view(program: Program) -> ProgramView:
-    window, fields = program.window, ("owner", "name", "folder", "runs", "first_run_at", "used_at", "changed_at")
+    window, fields = program.window, ("name", "folder", "runs", "first_run_at", "used_at", "changed_at")
     return ProgramView(
+        user=program.owner,
         **{name: getattr(program, name) for name in fields},
         predicted=predict(program),
         wall_s=_median(run.wall_s for run in window),

@@ -11,7 +11,7 @@ class PastJob(Body):
     """A job that has ended: a line of a workload log."""
 
     id: int
-    owner: str
+    user: str
     name: str
     state: JobState
     submitted_at: Time

@@ -86,7 +86,7 @@ class WaitingPlan(PlanView):
 
     job: int
     name: str
-    owner: str
+    user: str
 
 
 class WaitingPlans(Body):
@@ -100,7 +100,7 @@ class WaitingPlans(Body):
 class JobView(Body):
     id: int
     name: str
-    owner: str
+    user: str
     state: JobState
     condition: JobCondition  # the state in one word; a reason for waiting comes first
     paused: bool

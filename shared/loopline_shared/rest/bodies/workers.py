@@ -82,7 +82,7 @@ class WorkerView(Body):
 class ProgramView(Body):
     """Statistics about the runs of one program: jobs of one user, name and folder."""
 
-    owner: str
+    user: str
     name: str
     folder: str  # or the command's program, where jobs do not say a folder
     runs: int  # ever

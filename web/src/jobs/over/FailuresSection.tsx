@@ -17,11 +17,11 @@ const EVERY_MS = 20_000;
 
 /** Nothing is shown where nothing has failed. */
 export function FailuresSection() {
-  const { owner } = useJobFilter();
+  const { user } = useJobFilter();
   const sorting = useSorting("failed");
   const report = useResource(
-    `failures/${owner ?? ""}`,
-    (signal) => get<FailureReport>("/failures", { owner }, signal),
+    `failures/${user ?? ""}`,
+    (signal) => get<FailureReport>("/failures", { user }, signal),
     never,
     EVERY_MS,
   );

@@ -107,7 +107,7 @@ const COLUMNS: Column<JobView>[] = [
     show: (job) => <Progress tasks={job.tasks} total={job.task_count} />,
   },
   { name: "Size", id: "size", order: (job) => job.size, class: "right number", show: sizeOf },
-  { name: "User", id: "owner", order: (job) => job.owner, show: (job) => job.owner },
+  { name: "User", id: "user", order: (job) => job.user, show: (job) => job.user },
   {
     name: "Ended",
     id: "ended",
