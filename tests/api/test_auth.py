@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import aiohttp
 import pytest
 
-from loopline_master import buckets
+from loopline_master.admission import buckets
 from loopline_master.http import auth
 from loopline_master.http.auth import Auth, TokenTimes
 from loopline_master.http.operations import Operation

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from loopline_master import buckets, busy_time
+from loopline_master.admission import buckets, busy_time
 from loopline_master.admission.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
 from loopline_master.links import connection
 from loopline_shared.errors import LooplineError

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loopline_master import buckets
+from loopline_master.admission import buckets
 from loopline_master.http.web_app import client_of
 from tests.api.bench import Bench, running_master
 

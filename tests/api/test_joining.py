@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master import buckets
+from loopline_master.admission import buckets
 from loopline_master.files.private_files import write_private
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.settings import MasterSettings
