@@ -259,14 +259,16 @@ def warnings(state: State, spec: JobSpec, owner: str = "") -> list[str]:
             for name, needed in spec.requires.needs.items()
             if (most := units.most(name, owner)) is not None and most < needed
         ),
-        *_unmet(state, spec),
+        *_unmet(state, spec, owner),
     ]
 
 
-def _unmet(state: State, spec: JobSpec) -> list[str]:
+def _unmet(state: State, spec: JobSpec, owner: str) -> list[str]:
     """Return the warning that no known worker meets the requirements of a job; empty if some do."""
     limits = state.index.requirements.units.limits
-    key = requirement_class_of(spec.requires, spec.nodes, limits=limits)
+    key = requirement_class_of(spec.requires, spec.nodes, owner, limits=limits)
+    if state.index.requirements.is_met(key):
+        return []
     known = [worker.facts for worker in state.workers.values()]
     able = sum(meets(facts, key) for facts in known)
     if able >= spec.nodes:

@@ -6,6 +6,7 @@ The View answers the queries of policies from the scheduler's indexes, each in l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -381,12 +382,21 @@ class WorkerFirst(Policy):
         """
         idle, requirements, passed_over = view.index.slots.idle, view.index.requirements, None
         family = view.index.open if self.replicates else view.index.ready
+        serving: list[tuple[int, int, str]] | None = None  # idle workers with a class of the family, if they are few
+        listed_at = -1
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            if not family.keys().isdisjoint(requirements.served_by(entry[-1], view.index.turn)):
+            serves = not family.keys().isdisjoint(requirements.served_by(entry[-1], view.index.turn))
+            if not serves and listed_at != changes:
+                wanted = requirements.wanted(family, view.index.turn)
+                serving, listed_at = requirements.idle_that_serve(wanted, idle.keys), changes
+            if not serves and serving is not None:
+                at = bisect_right(serving, entry)
+                if at == len(serving):
+                    return
+                serves, entry = True, serving[at]
+            if serves:
                 yield view.workers[entry[-1]]
-            elif not any(requirements.workers[key] for key in requirements.wanted(family, view.index.turn)):
-                return  # no worker could run any of it
             if changes == idle.changes:
                 passed_over = entry
 

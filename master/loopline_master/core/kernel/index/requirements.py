@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from loopline_master.core.kernel.entities import Job, Needs, Worker
 from loopline_master.core.kernel.index.units import NO_UNITS, ResourceNeeds, Units
@@ -22,6 +23,7 @@ from loopline_shared.model import Facts, Resource
 from loopline_shared.protocol.gpus import ANY_GPU, COMPUTER, GPU
 from loopline_shared.protocol.software import PACKAGES, words_for
 
+Entry = TypeVar("Entry", bound="tuple[Any, ...]")
 Served = KeysView[RequirementClass]
 """View of the requirement classes in order of arrival; it follows their changes."""
 _Alike = tuple[tuple[object, ...], int, str | None, Hashable]
@@ -190,6 +192,10 @@ class RequirementIndex:
     widest: int = 0  # maximum of ``widths``
     holding: dict[str | int, dict[RequirementClass, None]] = field(default_factory=dict)
     """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job."""
+    needing: dict[str, dict[ResourceNeeds, dict[RequirementClass, None]]] = field(default_factory=dict)
+    """Classes that hold workers' resources, by resource and by their needs."""
+    short: dict[ResourceNeeds, set[str]] = field(default_factory=dict, compare=False)
+    """Workers with too little left for these needs. Only a change concerns the classes."""
     out: set[RequirementClass] = field(default_factory=set)  # classes whose units are used up
     units: Units = field(default=NO_UNITS, repr=False, compare=False)
     _chosen_from: dict[RequirementClass, set[str]] = field(default_factory=dict, compare=False)  # with resources
@@ -219,6 +225,13 @@ class RequirementIndex:
         """Return a function that says whether a class would be in ``served_in``, without computing the others."""
         workers = self.workers
         return lambda key: worker in workers[key] and slots_of(key) <= slots and owner in (None, owner_of(key))
+
+    def idle_that_serve(self, keys: Iterable[RequirementClass], idle: Mapping[str, Entry]) -> list[Entry] | None:
+        """Return the entries of idle workers that serve one of the classes, in order; None if they may be many."""
+        serving = [names for key in keys if (names := self.workers[key])]
+        if sum(map(len, serving)) > len(idle):
+            return None
+        return sorted({idle[name] for names in serving for name in names if name in idle})
 
     def wanted(self, family: Mapping[RequirementClass, object], owner: str | None) -> Collection[RequirementClass]:
         """Return the classes in a family, for all users or for one."""
@@ -307,8 +320,10 @@ class RequirementIndex:
             _toggle(able, name, meets_it)
             _toggle(self.trusted[key], name, meets_it and offered >= slots_of(key))
             self._choose(key)
-            if resources_of(key):
-                self._place_by_resources(name, key, is_short=self.units.is_short(name, key))
+            if needs := resources_of(key):
+                is_short = self.units.is_short(name, key)
+                _toggle(self.short[needs], name, worker.is_available and is_short)
+                self._place_by_resources(name, key, is_short=is_short)
             if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
         return changed
@@ -401,15 +416,22 @@ class RequirementIndex:
                 self.workers[key] = self._candidates(key)
                 self._serve(key)
 
-    def resources_change(self, worker: str, resources: Iterable[str]) -> None:
-        """Take in that a worker has more or fewer units of these resources left."""
+    def resources_change(self, worker: str, resources: Iterable[str], *, one_by_one: bool = False) -> None:
+        """Take in that a worker has more or fewer units of these resources left.
+
+        ``one_by_one``: classes with the same needs may differ, because units are kept for one, or were until now.
+        """
         self._served.pop(worker, None)
-        short: dict[ResourceNeeds, bool] = {}  # users often need the same
-        for key in {key for name in resources for key in self.holding.get(name, ())}:
-            needs = resources_of(key)
-            if needs not in short:
-                short[needs] = self.units.is_short(worker, key)
-            self._place_by_resources(worker, key, is_short=short[needs])
+        one_by_one = one_by_one or self.units.are_kept(worker)
+        affected = {needs: keys for name in resources for needs, keys in self.needing.get(name, {}).items()}
+        for needs, keys in affected.items():
+            is_short, known = self.units.is_short(worker, next(iter(keys))), self.short[needs]
+            if not one_by_one and (worker in known) is is_short:
+                continue
+            _toggle(known, worker, is_short)
+            for key in keys:
+                is_short = self.units.is_short(worker, key) if one_by_one else is_short
+                self._place_by_resources(worker, key, is_short=is_short)
 
     def _place_by_resources(self, worker: str, key: RequirementClass, *, is_short: bool) -> None:
         """Enter a worker into a class that holds workers' resources, or drop it."""
@@ -418,6 +440,8 @@ class RequirementIndex:
 
     def _hold(self, key: RequirementClass, *, holds: bool) -> None:
         """Enter a class whose attempts hold units, or drop it."""
+        if resources_of(key):
+            self._need(key, needs=holds)
         names: list[str | int] = [*(name for name, _, _ in resources_of(key)), *(name for name, _ in limits_of(key))]
         for of in [*names, alone_in(key)] if alone_in(key) else names:
             if holds:
@@ -426,6 +450,23 @@ class RequirementIndex:
             del self.holding[of][key]
             if not self.holding[of]:
                 del self.holding[of]
+
+    def _need(self, key: RequirementClass, *, needs: bool) -> None:
+        """Enter a class whose attempts hold workers' resources, or drop it."""
+        resources = resources_of(key)
+        for name, _, _ in resources:
+            alike = self.needing.setdefault(name, {})
+            if needs:
+                alike.setdefault(resources, {})[key] = None
+                continue
+            del alike[resources][key]
+            if not alike[resources]:
+                del alike[resources]
+                self.short.pop(resources, None)
+            if not alike:
+                del self.needing[name]
+        if needs and resources not in self.short:
+            self.short[resources] = {name for name in self.available if self.units.is_short(name, key)}
 
     def _candidates(self, key: RequirementClass) -> set[str]:
         """Return the workers that serve the class as long as no units are used up: the trusted, or all able ones.

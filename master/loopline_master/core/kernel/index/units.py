@@ -37,6 +37,10 @@ class Units:
     def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
         """Keep these resources of a worker for attempts of this class; None: for none any more."""
 
+    def are_kept(self, worker: str) -> bool:
+        """True if resources of the worker are kept for one class."""
+        return False
+
     def left_on(self, worker: str) -> Hashable:
         """Return what is left of the worker's resources; None if none of them is in use."""
         return None

@@ -24,7 +24,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
 from loopline_shared.protocol.gpus import COMPUTER
 
-_MOST_CANDIDATES = 256
+_MOST_CANDIDATES = 32
 _LOOK_AT = 8
 _UNLIMITED_S = 1e9
 """Assumed limit of a task without one."""
@@ -132,7 +132,9 @@ class Reservations(Wing):
 
     def _reserve(self, job: Job, key: RequirementClass) -> bool:
         """Reserve the worker that is expected to have room first. False if there is none."""
-        names = sorted(self._able(job) - self._holders.keys())[:_MOST_CANDIDATES]
+        names = sorted(self._able(job) - self._holders.keys())
+        first = job.arrival % len(names) if names else 0
+        names = [*names[first:], *names[:first]][:_MOST_CANDIDATES]
         waiting = self.state.index.ready_sets[job.id].to_retry.starts
         task = waiting[0] if waiting else self.state.fresh[job.id].first_after(0) or 1
         best = min(
@@ -198,7 +200,7 @@ class Reservations(Wing):
         requirements = self.state.index.requirements
         if names := _shared_names(job):
             requirements.units.keep(worker.name, requirements.key_of(job), names)
-            requirements.resources_change(worker.name, names)
+            requirements.resources_change(worker.name, names, one_by_one=True)
 
     def _keep_slots(self, worker: Worker) -> None:
         self.state.index.slots.reserved.add(worker.name)
@@ -211,7 +213,7 @@ class Reservations(Wing):
         self.state.index.requirements.units.keep(name, None, frozenset())
         if job is not None:
             job.reserved = ""
-            self.state.index.requirements.resources_change(name, _shared_names(job))
+            self.state.index.requirements.resources_change(name, _shared_names(job), one_by_one=True)
             self.state.put(job)
         self.state.put(self.state.workers[name])
 

@@ -80,9 +80,13 @@ class CountedUnits(Units):
         return False
 
     def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
-        self._kept.pop(worker, None)
-        if key is not None:
+        if key is None:
+            self._kept.pop(worker, None)
+        else:
             self._kept[worker] = key, names
+
+    def are_kept(self, worker: str) -> bool:
+        return worker in self._kept
 
     def left_on(self, worker: str) -> Hashable:
         used, is_empty = self.on_worker.get(worker), self.counts_computers and self._is_empty(worker)
