@@ -57,7 +57,7 @@ async def test_command_sets_its_limit_and_renews_it(tmp_path: Path, script: Path
         ("echo many", "it printed 'many' in place of a number of units"),
         ("echo -1", "it printed '-1'"),
         ("echo 1000001", "it printed '1000001'"),
-        ("yes", "had not ended after 1 s"),
+        ("yes", "it printed more than 1 MiB"),
         ("exec sleep 1000", "had not ended after 1 s"),
     ],
 )
@@ -92,6 +92,8 @@ async def test_missing_command_leaves_the_name_without_a_limit(tmp_path: Path) -
         await until(lambda: _is_there(failures))
         assert failures["matlab"].reason == "cannot run /no/such/program: No such file or directory"
         assert await limit(master) == (None, "")
+        unset = (await master.get("/limits"))["unset"]
+        assert unset == {"matlab": "cannot run /no/such/program: No such file or directory"}
 
 
 async def _is_there(found: object) -> bool:

@@ -85,8 +85,11 @@ def _read(read: Callable[[str], Value], text: str) -> Value:
 
 
 def _table(view: LimitsView) -> RenderableType:
+    unset = [
+        Text(f"{name}: not set, its limit_command fails: {why}", style="red") for name, why in view.unset.items()
+    ]
     if not view.limits:
-        return Text("no limits; set one: loopline limit NAME=UNITS")
+        return Group(Text("no limits; set one: loopline limit NAME=UNITS"), *unset)
     made = tables.table("limit", "for", "in use", "by", right=("in use",), fold={"limit": 24, "for": 16, "by": 40})
     for one in view.limits:
         counted = {one.user: one.used.get(one.user, 0)} if one.user is not None else one.used
@@ -94,7 +97,7 @@ def _table(view: LimitsView) -> RenderableType:
         in_use = f"up to {one.units}" if one.per_user else f"{sum(counted.values())} of {one.units}"
         made.add_row(one.name, _whom(one), in_use, users or "-")
     notes = (Text(f"{one.name}: {one.note}", style="yellow") for one in view.limits if one.note)
-    return Group(made, *notes)
+    return Group(made, *notes, *unset)
 
 
 def _whom(one: LimitView) -> str:

@@ -13,14 +13,14 @@ from loopline_master.timings import COMMAND_WITHIN_S
 from loopline_shared.errors import LooplineError
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
-_MOST_BYTES = 4096
+_KEPT_BYTES, _MOST_BYTES = 4096, 2**20
 _CUT = 200
 
 
 async def run(command: Sequence[str], body: str = "", **variables: str) -> str:
     """Run a command with ``body`` on stdin, and return up to 4 KiB of its stdout.
 
-    Raises LooplineError if it fails or takes too long.
+    Raises LooplineError if it fails, takes too long or prints too much.
     """
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     try:
@@ -62,10 +62,13 @@ async def _send(stdin: asyncio.StreamWriter, body: str) -> None:
 
 
 async def _beginning(stream: asyncio.StreamReader) -> str:
-    """Read a stream to its end, and return its first 4 KiB."""
-    kept = b""
+    """Read a stream to its end, and return its first 4 KiB. Raises LooplineError if it is too long."""
+    kept, size_bytes = b"", 0
     while part := await stream.read(65536):
-        kept += part[: _MOST_BYTES - len(kept)]
+        kept += part[: _KEPT_BYTES - len(kept)]
+        size_bytes += len(part)
+        if size_bytes > _MOST_BYTES:
+            raise LooplineError("command", "it printed more than 1 MiB")
     return kept.decode(errors="replace")
 
 

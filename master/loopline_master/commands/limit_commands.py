@@ -61,8 +61,10 @@ class LimitCommands:
             raise LooplineError("has_command", f"the limit {name} is set by its limit_command", _HINT, status=409)
 
     def annotate(self, view: LimitsView) -> LimitsView:
-        """Return the view with a note on each limit of the grid that a command sets."""
-        return LimitsView(limits=[one.model_copy(update={"note": self._note(one)}) for one in view.limits])
+        """Add notes on limits that commands set, and the reasons why others are not set yet."""
+        limits = [one.model_copy(update={"note": self._note(one)}) for one in view.limits]
+        missing = self.failures.keys() - {one.name for one in limits if one.note}
+        return LimitsView(limits=limits, unset={name: self.failures[name].reason for name in sorted(missing)})
 
     def _note(self, limit: LimitView) -> str:
         if limit.name not in self._commands or limit.per_user or limit.user is not None:

@@ -144,6 +144,7 @@ class LimitView(Body):
 
 class LimitsView(Body):
     limits: list[LimitView]  # by name
+    unset: dict[str, str] = Field(default={})  # limits whose commands have never worked, with the reason
 
 
 class LimitRequest(Body):
