@@ -86,9 +86,15 @@ class Background:
         self._metrics.set_service_failing(service.name, is_failing=is_failing)
 
 
+def _first_of(error: BaseException) -> BaseException:
+    """Return the first error of a group, whose own message names no cause; else the error itself."""
+    return _first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
 def _report(service: Service, error: Exception, pause_s: float, said: str) -> str:
     """Log a failure, unless it was the last one as well. Return its message."""
-    message = str(error) or type(error).__name__
+    first = _first_of(error)
+    message = str(first) or type(first).__name__
     if message == said:
         return said
     if passes(error):

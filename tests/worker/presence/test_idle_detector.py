@@ -45,6 +45,14 @@ def test_input_is_dated_after_the_last_reading_without_it() -> None:
     assert clock.looked(1.5, now=1002.1, is_fresh=False) == pytest.approx(1000.6)  # cached: no reading in between
 
 
+def test_first_input_of_a_moving_mouse_is_dated_between_two_readings() -> None:
+    clock = InputClock()
+    clock.looked(100.0, now=1000.0)
+    assert clock.looked(0.0, now=1000.4) == pytest.approx(1000.2), "a late agent does not seem quick"
+    assert clock.looked(0.1, now=1000.8) == pytest.approx(1000.7), "a single input"
+    assert clock.looked(0.0, now=1001.0, is_notified=True) == 1001.0
+
+
 def test_reading_says_whether_it_is_fresh() -> None:
     assert judge([Reading("x11", 5.0, sees_desktop=True)]).is_fresh
     assert not judge([Reading("gnome", 5.0, sees_desktop=True, is_fresh=False)]).is_fresh

@@ -82,6 +82,7 @@ class OwnerMonitor:
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
         self.idleness = Idleness(None, "no reading yet") if self._idle_detector else Idleness(math.inf, "")
         self._stirred = asyncio.Event()
+        self._is_notified = False  # by a probe, of an input since the last look
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
         watches = self.preferences.yields_cores and not is_contained()  # a container has no owner's programs in it
@@ -105,7 +106,7 @@ class OwnerMonitor:
             self._signs = replace(self._signs, program=self._programs.found())
         self.sample()
         self.look()
-        for listening in self._idle_detector.listen(self._stirred.set) if self._idle_detector else ():
+        for listening in self._idle_detector.listen(self._on_input) if self._idle_detector else ():
             task_group.start(run(listening))
         task_group.start(self._attend())
         if self._contention:
@@ -156,6 +157,10 @@ class OwnerMonitor:
 
     def nudge(self) -> None:
         """Look now: the owner has changed something."""
+        self._stirred.set()
+
+    def _on_input(self) -> None:
+        self._is_notified = True
         self._stirred.set()
 
     def attend(self) -> None:
@@ -213,7 +218,9 @@ class OwnerMonitor:
         input_at = -math.inf
         if self._idle_detector:
             now, self.idleness = time.monotonic(), self._idle_detector.look()
-            input_at = self._input.looked(self.idleness.certain_idle_s, now, is_fresh=self.idleness.is_fresh)
+            idle_s, is_fresh = self.idleness.certain_idle_s, self.idleness.is_fresh
+            input_at = self._input.looked(idle_s, now, is_fresh=is_fresh, is_notified=self._is_notified)
+            self._is_notified = False
         paused = self.pause.words(time.time())
         wanted = self._contention.wanted(time.monotonic()) if self._contention else 0.0
         signs = replace(self._signs, idle_s=self.idleness.idle_s, paused=paused, wanted_cores=wanted)

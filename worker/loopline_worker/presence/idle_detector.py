@@ -11,6 +11,8 @@ from loopline_worker.presence.session_reports import SessionReports
 from loopline_worker.presence.waiting.routine import Routine
 
 _COARSE_S = 2.0
+_MOVING_S = 0.025
+"""Input so shortly before a reading is probably one of many: a mouse sends a hundred a second."""
 
 
 class Idleness(NamedTuple):
@@ -76,20 +78,25 @@ class IdleDetector:
 
 
 class InputClock:
-    """Moment of the latest input, as exactly as it can be known: between two readings."""
+    """Moment of an input, as exactly as it can be known: between two readings."""
 
     def __init__(self) -> None:
         self._last_read: float | None = None
 
-    def looked(self, idle_s: float, now: float, *, is_fresh: bool = True) -> float:
-        """Return the moment of the latest input on the clock of ``now``, after the last reading without it.
+    def looked(self, idle_s: float, now: float, *, is_fresh: bool = True, is_notified: bool = False) -> float:
+        """Return the moment of the first input since the last reading, on the clock of ``now``.
 
         Some probes report whole seconds, so that their reading alone would make the agent seem slower than it is. A
-        remembered reading was not taken at our last one: an older input may be news.
+        remembered reading was not taken at our last one: an older input may be news. Probes report the last input. If
+        the mouse is moving, the first one was earlier, half of the time since the last reading on average.
+        ``is_notified``: the system reported this input when it took place.
         """
-        moment = now - idle_s
-        if is_fresh and self._last_read is not None and moment < self._last_read and idle_s < _COARSE_S:
-            moment = self._last_read
+        moment, last_read = now - idle_s, self._last_read
+        if is_fresh and last_read is not None:
+            if moment < last_read and idle_s < _COARSE_S:
+                moment = last_read
+            elif moment > last_read and idle_s < _MOVING_S and not is_notified:
+                moment = (last_read + moment) / 2
         self._last_read = now
         return moment
 
