@@ -39,6 +39,21 @@ async def test_history_counts_votes_of_a_quorum_but_no_losing_replica(store):
         assert (line.useful_cpu_s, line.wasted_cpu_s, line.replicated_cpu_s) == (7.0, 8.0, 8.0), subject
 
 
+async def test_history_counts_a_preempted_attempt_as_lost(store):
+    stopped = {"state": AttemptState.CANCELLED, "accepted": False}
+    await keep(store, a_job(1), a_task(1), a_task(2), a_worker("ant"))
+    await keep(
+        store,
+        an_attempt(1, number=1, **ended(cpu_s=1.0, ended_at=202.0, **stopped)),
+        an_attempt(1, number=2, **ended(cpu_s=2.0)),
+        an_attempt(1, number=3, replica=True, **ended(cpu_s=4.0, ended_at=205.0, **stopped)),
+        an_attempt(2, number=1, **ended(cpu_s=8.0, **stopped)),
+    )
+    for subject in ("user", "worker", "job"):
+        [line] = await store.usage.by(subject, 0.0, 1e9, 9)
+        assert (line.useful_cpu_s, line.wasted_cpu_s, line.lost_cpu_s) == (2.0, 4.0, 9.0), subject
+
+
 async def test_history_counts_time_in_checkpoints_as_kept(store):
     accounts = [
         CheckpointAccount(1, 1, 1, sent=3, sent_bytes=1000, held_s=0.5, kept_cpu_ms=6000),
@@ -51,6 +66,7 @@ async def test_history_counts_time_in_checkpoints_as_kept(store):
         an_attempt(1, number=1, **ended(cpu_s=8.0, **cut)),
         an_attempt(1, number=2, **ended(cpu_s=1.0)),
         an_attempt(2, number=1, **ended(cpu_s=5.0, accepted=False)),
+        an_attempt(2, number=2, **ended(cpu_s=1.0)),
         an_attempt(1, 2, 1, **ended(cpu_s=4.0)),
         of_wings={CheckpointAccount: {one.id: one for one in accounts}},
     )

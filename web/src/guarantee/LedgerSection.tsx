@@ -55,8 +55,8 @@ function LedgerTable({ lines }: { lines: HistoryLine[] }) {
   const rows: Row[] = [
     ["useful", "its result is the task’s", sums.useful_cpu_s],
     ...(sums.kept_cpu_s > 0 ? ([["kept", "a checkpoint has it: the task continued", sums.kept_cpu_s]] as Row[]) : []),
-    ["superfluous", "another attempt was quicker, or its job was cancelled", sums.wasted_cpu_s],
-    ["lost", "the task failed, or the worker went away or gave it back", sums.lost_cpu_s],
+    ["superfluous", "another attempt was quicker", sums.wasted_cpu_s],
+    ["lost", "it failed, its worker went away or gave it back, or its job was cancelled", sums.lost_cpu_s],
   ];
   return (
     <>

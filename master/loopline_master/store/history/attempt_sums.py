@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Select, and_, case, cast, exists, func, literal, select
+from sqlalchemy import ColumnElement, Double, Select, and_, case, cast, exists, func, literal, or_, select
 
 from loopline_master.store.tables import attempts, checkpoint_accounts, jobs
 from loopline_shared.model import AttemptState
@@ -18,8 +18,16 @@ _other = attempts.alias()
 _has_quorum = exists().where(_other.c.job == attempts.c.job, _other.c.task == attempts.c.task, _other.c.asked)
 IS_VOTE = and_(~attempts.c.accepted, attempts.c.state == AttemptState.SUCCEEDED, _has_quorum)
 """True for a vote towards a quorum, in addition to the accepted attempt."""
-_is_loser = and_(~attempts.c.accepted, attempts.c.state.in_(_STOPPED), ~IS_VOTE)
-_is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
+_is_beaten = exists().where(
+    _other.c.job == attempts.c.job,
+    _other.c.task == attempts.c.task,
+    _other.c.accepted,
+    _other.c.ended_at <= attempts.c.ended_at,
+)
+_is_stopped = and_(~attempts.c.accepted, attempts.c.state.in_(_STOPPED), ~IS_VOTE)
+_is_loser = and_(_is_stopped, _is_beaten)
+_is_lost = or_(attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST)), and_(_is_stopped, ~_is_beaten))
+"""Failed, lost, preempted, or cancelled with its job: as the job's own account has it (estimates/measure.py)."""
 
 
 def _cpu_s(of: ColumnElement[bool]) -> ColumnElement[float]:

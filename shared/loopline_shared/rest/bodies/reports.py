@@ -90,8 +90,8 @@ class HistoryLine(Body):
     wall_s: float  # on workers' slots
     useful_cpu_s: float  # of results that were accepted
     replicated_cpu_s: float  # of replicas, whether they won or lost
-    wasted_cpu_s: float  # of attempts that lost to another one, or were cancelled with their job
-    lost_cpu_s: float  # of attempts that failed, were lost or preempted
+    wasted_cpu_s: float  # of attempts made superfluous by another one of their task
+    lost_cpu_s: float  # of attempts that failed, were lost, preempted or cancelled with their job
     kept_cpu_s: float = 0.0  # of attempts without a result, as far as a checkpoint has it
     checkpoints: int = 0  # sent to the master
     checkpoint_bytes: int = 0  # sent with them
