@@ -53,14 +53,18 @@ def reason(line: str) -> str | None:
 
 
 def files_of_the_reader(folder: Path) -> None:
-    scripts = dict.fromkeys(("train", "convert"), "#!/bin/sh\n")
+    scripts = dict.fromkeys(("train", "convert", "model", "download"), "#!/bin/sh\n")
     leaves = "open('result.csv', 'w')"
-    programs = {"pi.py": "", "fit.py": leaves, "run.py": leaves, **scripts}
+    programs = {
+        **dict.fromkeys(("pi.py", "solve.py", "bench.py", "train.py"), ""),
+        "fit.py": leaves,
+        "run.py": leaves,
+    }
     texts = {
         "settings.csv": "lr,seed\n0.1,7\n", "data/one": "1\n", "model.bin": "model", "a.wav": "", "log.swf": SWF,
         "job.toml": 'command = "true"\nsize = 60\n',
     }  # fmt: skip
-    for name, text in {**programs, **texts}.items():
+    for name, text in {**programs, **scripts, **texts}.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
