@@ -30,6 +30,7 @@ from loopline_shared.model import (
     TaskId,
     TaskState,
 )
+from loopline_shared.protocol.gpus import COMPUTER
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
 
@@ -196,6 +197,8 @@ class Job:
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     exclusive: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as in its spec
+    is_wide: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    """A task needs several units of one worker at once (wings/reservations)."""
     never_twice: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     """Its spec asks for at most one attempt of a task at a time. So a task waits until its last attempt is gone."""
     saved: Annotated[dict[int, float] | None, Field(exclude=True)] = field(
@@ -211,6 +214,8 @@ class Job:
         self.session = None if spec.session is None else (self.owner, spec.session)
         self.needs = spec.requires.units
         self.exclusive = spec.requires.exclusive
+        has_wide_needs = any(units > 1 or name == COMPUTER for name, units in self.needs)
+        self.is_wide = spec.nodes == 1 and (self.slots > 1 or has_wide_needs)
         self.never_twice = spec.max_replicas == 1 and spec.nodes == 1
 
     def task_id(self, number: int) -> TaskId:

@@ -34,6 +34,8 @@ _REASON = "a wide task is next on its worker"
 class Reservations(Wing):
     """Awake while a wide job is in memory."""
 
+    concerns = ("is_wide",)
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._new: list[int] = []  # wide jobs that have entered, and have no class yet
@@ -47,7 +49,7 @@ class Reservations(Wing):
 
     def restore(self, rows: Rows) -> None:
         for job in self.state.jobs.values():
-            if _is_wide(job):
+            if job.is_wide:
                 self._new.append(job.id)
             if job.reserved:
                 worker = self.state.workers[job.reserved]
@@ -57,9 +59,8 @@ class Reservations(Wing):
                     self.state.index.slots.place(worker)
 
     def enters(self, job: Job) -> None:
-        if _is_wide(job):
-            self._new.append(job.id)
-            self.state.wings.arrange()
+        self._new.append(job.id)
+        self.state.wings.arrange()
 
     def worker_left(self, name: str) -> None:
         if name in self._holders:
@@ -216,11 +217,6 @@ class Reservations(Wing):
             self.state.index.requirements.resources_change(name, _shared_names(job), one_by_one=True)
             self.state.put(job)
         self.state.put(self.state.workers[name])
-
-
-def _is_wide(job: Job) -> bool:
-    """True if a task of the job needs several units of one worker at once."""
-    return job.nodes == 1 and (job.slots > 1 or job.exclusive or any(units > 1 for _, units in job.needs))
 
 
 def _shared_names(job: Job) -> frozenset[str]:
