@@ -290,7 +290,7 @@ async def test_step_that_was_due_before_the_last_one_is_no_suspension(gate, link
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_time_in_which_reports_are_kept_back_is_no_suspension(gate, links):
+async def test_master_that_keeps_reports_back_is_not_suspended(gate, links):
     passed_s = 0.0
 
     class Passing(Clock):
