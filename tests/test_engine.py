@@ -290,6 +290,38 @@ async def test_step_that_was_due_before_the_last_one_is_no_suspension(gate, link
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_master_that_keeps_reports_back_is_not_suspended(gate, links):
+    passed_s = 0.0
+
+    class Passing(Clock):
+        def __call__(self) -> float:
+            return super().__call__() + passed_s
+
+    engine = Engine(Scheduler(), gate, Passing(), max_inbox=3)
+    running = asyncio.create_task(engine.run(links))
+    first, second, third = (WorkerReported("ant", 1, Report(seq, 0, (), (), Load(2))) for seq in (1, 2, 3))
+    engine.post(MasterStarted(SchedulerSettings(lease_s=60.0)))
+    engine.post(WorkerJoined("ant", 1, "boot", FACTS))
+    engine.post(first)
+    assert len(await gate.let()) == 3
+    await settled()
+    passed_s = 50.0
+    assert engine.keep_back(second)
+    passed_s = 61.0
+    engine.post(request := JobCancelled(9))
+    heard, job = await gate.let()
+    assert isinstance(heard, WorkersHeard), "the lease of the row is over, and the worker is there"
+    assert job == request
+    await settled()
+    passed_s = 100.0
+    assert engine.keep_back(third)
+    passed_s = 140.0  # the second Report's lease has been over for half a minute
+    engine.post(request)
+    assert await gate.let() == [request], "no lease restarts"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_stopped_clock_is_set_before_the_first_report_is_stepped(engine, gate, links, running, monkeypatch):
     engine.post(MasterStarted(SchedulerSettings()))
     engine.post(WorkerJoined("ant", 1, "boot", FACTS))

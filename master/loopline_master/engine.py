@@ -237,10 +237,10 @@ class Engine:
         """Wait for an event, or until a step is due without one."""
         if self._inbox or self._checkpointed or self._end is not None:
             return
-        wake_at = self.wake_at
-        self._set_alarm(wake_at)
+        self._set_alarm(self.wake_at)
         self._sleep = asyncio.get_running_loop().create_future()
         await self._sleep
+        wake_at = self.wake_at  # Reports that were kept back have moved it
         if wake_at is None:
             return
         late_s = self._clock() - max(wake_at, self._stepped_at)  # a step may set an earlier time

@@ -177,7 +177,7 @@ def test_postgres_failures_count_as_temporary_if_they_need_no_repair(error: Exce
 
 
 def running_services() -> set[str]:
-    """Return all services but the preparation of the master."""
+    """Return the names of the services; preparation is left out, because it ends."""
     names = {task.get_name() for task in asyncio.all_tasks()}
     return {name for name in names if name.startswith("service ")} - {"service preparation"}
 
