@@ -117,6 +117,7 @@ async def test_task_continues_on_another_worker_after_a_drain(grid: Grid) -> Non
     assert (last.worker, last.resumed and last.resumed.worker) == ("bee", "ant")
 
 
+@pytest.mark.timeout(600)
 async def test_replica_continues_where_the_owner_came_back(grid: Grid) -> None:
     """The frozen task's checkpoint reaches the master at once, long before the next upload is due."""
     with x_server() as display:

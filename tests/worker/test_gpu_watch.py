@@ -129,6 +129,7 @@ async def test_call_that_hangs_is_abandoned_and_not_repeated(
     assert abandoned
     await until(lambda: abandoned.returncode is not None)  # a real one might not end
     computer.says(WORKING)
+    monkeypatch.setattr(nvml_reader, "_ANSWERS_WITHIN_S", 60.0)
     assert (await computer.reader.read([FIRST], 10.0))[FIRST].trouble == ""
     computer.reader._abandoned = await asyncio.create_subprocess_exec("sleep", "600")
     assert (await computer.reader.read([FIRST], 10.0))[FIRST] == GpuReading(HANGS)

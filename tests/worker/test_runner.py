@@ -198,7 +198,8 @@ async def test_scratch_folder_is_removed_even_if_the_task_locked_it(bench: Bench
 
 async def test_timeout_is_a_failure_with_a_reason(bench: Bench) -> None:
     result = await bench.result(run_of("sleep", "100", timeout_s=0.2))
-    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -15, "timed out after 0.2 s")
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 0.2 s")
+    assert result.exit_code in (-15, -9), "killed at once if it has not begun by then"
 
 
 SAVES = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
