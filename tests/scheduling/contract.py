@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loopline_master.core.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import LIVE, UNRELEASED, UNSEATED, Attempt, Job
-from loopline_master.core.kernel.index.requirements import meets, requirement_class_of
+from loopline_master.core.kernel.index.requirement_class import meets, requirement_class_of
 from loopline_master.core.kernel.invariants import check
 from loopline_master.core.policies import policy_named
 from loopline_master.core.scheduler import Scheduler

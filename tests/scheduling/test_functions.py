@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loopline_master.core.kernel.index.requirements import meets, requirement_class_of
+from loopline_master.core.kernel.index.requirement_class import meets, requirement_class_of
 from loopline_master.core.kernel.runs import Runs
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, Function

@@ -21,7 +21,8 @@ from statistics import pstdev
 from loopline_master.core.estimates import measure
 from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
 from loopline_master.core.kernel.entities import LIVE, Grid, Job
-from loopline_master.core.kernel.index.requirements import RequirementClass, meets, requirement_class_of
+from loopline_master.core.kernel.index.requirement_class import meets, requirement_class_of
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptId, JobState, Order, OrderWithin, SizeSource
 from loopline_shared.spec import JobSpec

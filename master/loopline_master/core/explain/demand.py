@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from loopline_master.core.estimates import measure
 from loopline_master.core.explain.explain_units import limits_used_up
 from loopline_master.core.kernel.entities import Job
-from loopline_master.core.kernel.index.requirements import RequirementClass, requirement_class_of
+from loopline_master.core.kernel.index.requirement_class import requirement_class_of
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user_slots import slots_taken

@@ -12,7 +12,7 @@ from loopline_master.core.explain.explain_transfers import explain_transfers, fi
 from loopline_master.core.explain.explain_units import units_used_up
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
-from loopline_master.core.kernel.index.requirements import meets, needs
+from loopline_master.core.kernel.index.requirement_class import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints

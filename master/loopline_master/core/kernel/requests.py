@@ -14,7 +14,7 @@ from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.kernel.entities import UNRELEASED, Job, Program, SessionKey
-from loopline_master.core.kernel.index.requirements import meets, requirement_class_of, unmet
+from loopline_master.core.kernel.index.requirement_class import meets, requirement_class_of, unmet
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.kernel_events import (
     JobCancelled,

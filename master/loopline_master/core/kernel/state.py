@@ -33,7 +33,7 @@ from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Ta
 from loopline_master.core.kernel.index.attempts import OF_TASK, ReadySet
 from loopline_master.core.kernel.index.index import Index
 from loopline_master.core.kernel.index.policy_index import JobIndex, PolicyIndex
-from loopline_master.core.kernel.index.requirements import meets
+from loopline_master.core.kernel.index.requirement_class import meets
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.index.units import NO_UNITS
 from loopline_master.core.kernel.runs import ProgramKey

@@ -17,7 +17,8 @@ from itertools import islice
 from loopline_master.core.chance import draw
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.entities import Job, Worker
-from loopline_master.core.kernel.index.requirements import RequirementClass, kind_of, meets, owner_of, slots_of
+from loopline_master.core.kernel.index.requirement_class import kind_of, meets, owner_of, slots_of
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts

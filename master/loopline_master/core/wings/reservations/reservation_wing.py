@@ -18,7 +18,8 @@ from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Purpose
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
-from loopline_master.core.kernel.index.requirements import RequirementClass, owner_of
+from loopline_master.core.kernel.index.requirement_class import owner_of
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View

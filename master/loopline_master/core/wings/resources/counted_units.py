@@ -15,13 +15,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.attempts import Attempts
-from loopline_master.core.kernel.index.requirements import (
-    RequirementClass,
-    alone_in,
-    limits_of,
-    owner_of,
-    resources_of,
-)
+from loopline_master.core.kernel.index.requirement_class import alone_in, limits_of, owner_of, resources_of
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import Units
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
