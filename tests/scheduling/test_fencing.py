@@ -10,8 +10,9 @@ import pytest
 from loopline_master.core.events import JobCancelled, WorkerDrained, WorkerForgotten, WorkerJoined
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel.effects import Declined
+from loopline_master.core.kernel.entities import LIVE
 from loopline_shared.job.requirements import Requirements
-from loopline_shared.model import AttemptId, AttemptState, Function, TaskId
+from loopline_shared.model import AttemptId, AttemptState, Function, TaskId, TaskState
 from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import START, Grid, facts, spec
 from tests.scheduling.units import limit, offering, running, submit, worker_of
@@ -280,3 +281,51 @@ def test_functions_are_fenced_like_commands(is_function: bool) -> None:
     grid.submit_spec(a_call if is_function else spec(max_replicas=1))
     (run,) = grid.agents["ant"].running.values()
     assert run.term_s == 40.0
+
+
+def two_returners(grid: Grid) -> int:
+    """A task whose attempts on *ant*, which cannot fence, and then on *bee*, which is faster, were both lost."""
+    grid.join("ant", facts(1))
+    job = submit(grid, 1, max_replicas=1, max_attempts=5)
+    grid.now += 60
+    grid.join("bee", replace(facts(1), fences=True, speed=10.0))
+    grid.report("bee")
+    grid.now += 41
+    grid.step()
+    return job
+
+
+@pytest.mark.parametrize("policy", ["first-come", "fair", "round-robin"])
+def test_returning_fenced_attempt_replaces_no_other(policy: str) -> None:
+    """It is called back itself, so that both would be cancelled, and the task would run nowhere."""
+    grid = Grid(policy=policy, lease_s=40.0, prefetch_s=0.0)
+    job = two_returners(grid)
+    grid.join("ant")
+    grid.report("ant", clock=(80.0, 80.0))
+    grid.join("bee", reports=False)
+    grid.report("bee", clock=(41.0, 41.0))
+    for _ in range(30):
+        grid.now += 10
+        for name in ("ant", "bee"):
+            grid.report(name)
+    assert [attempt.worker for attempt in grid.scheduler.state.attempts.values() if attempt.state in LIVE] == ["ant"]
+    assert grid.task(job).state is TaskState.RUNNING
+
+
+@pytest.mark.parametrize("more", [{"max_replicas": 1}, {"max_attempts": 1}])
+def test_returning_attempt_does_not_replace_one_that_has_ended(more: dict[str, int]) -> None:
+    """Its result is on the way, whatever the believed speeds say of the work done."""
+    grid = Grid(policy="first-come", lease_s=40.0, prefetch_s=0.0)
+    grid.join("ant", replace(facts(1), speed=2.0))
+    job = submit(grid, 1, **more)
+    grid.now += 60
+    grid.join("bee", facts(1))
+    grid.report("bee")
+    for _ in range(10):
+        grid.now += 10
+        grid.report("bee")
+    ended = running(grid, job)[-1]
+    grid.delivers(ended)
+    grid.join("ant", reports=False)
+    grid.report("ant", clock=(160.0, 160.0))
+    assert grid.scheduler.state.attempts[ended].state is AttemptState.DELIVERING

@@ -30,6 +30,7 @@ NO_TIMES = {
         "tag",
         "work",
         "work_done",
+        "progress",
         "work_s",
         "work_accepted",
         "virtual",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from loopline_shared.protocol.saved_state import MAX_MANIFEST_BYTES
 
 HEADER = "Loopline-Stake"
 WAIT = 429
 """Status of an answer before its turn: the worker asks again."""
-_MOST_BYTES = 2**40
+_MOST_STAKE = 1e12
 
 
 def encode(size_bytes: int, stake: float) -> str:
@@ -19,6 +19,6 @@ def decode(value: str) -> tuple[int, float]:
     """Return size and stake. Raises ValueError unless they are possible."""
     size, _, stake = value.partition(" ")
     found = int(size), float(stake)
-    if not 0 <= found[0] <= _MOST_BYTES or not math.isfinite(found[1]):
-        raise ValueError("not a size in bytes and a finite number")
+    if not (0 <= found[0] <= MAX_MANIFEST_BYTES and -_MOST_STAKE <= found[1] <= _MOST_STAKE):
+        raise ValueError("not a possible size in bytes and number of seconds a byte")
     return found

@@ -200,17 +200,18 @@ def adopt_attempt(state: State, attempt: Attempt, ran_s: float = 0.0, *, is_deli
     alive = state.index.attempts.alive.get(task.id, 0)
     has_room = task.is_open and (job.max_replicas is None or alive < job.max_replicas)
     has_room = has_room and task.may_be_tried(job, alive)
-    if not has_room and ran_s and (behind := _behind(state, job, task, attempt, ran_s)):
+    is_fenced = attempt.term_s is not None and not is_delivering
+    if not (has_room or is_fenced) and ran_s and (behind := _behind(state, job, task, attempt, ran_s)):
         cancel_attempt(state, behind, f"attempt {attempt.number}, which it replaced, is back and further ahead")
         has_room = True
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
-    is_fenced = attempt.term_s is not None and not is_delivering
     if is_fenced or not has_room:
         new = AttemptState.RETRACTING if is_delivering else AttemptState.CANCELLING
         reason = "its worker was silent for its whole term" if is_fenced else "replaced while it was lost"
         _call_back(state, attempt, new, reason)
+        reconsider_task(state, task)
         return
     new = AttemptState.FROZEN if attempt.stands_still else AttemptState.RUNNING
     if is_delivering:
@@ -225,6 +226,8 @@ def _behind(state: State, job: Job, task: Task, attempt: Attempt, ran_s: float) 
     """Return the only live attempt at a task if a lost one has done more work, in ``ran_s`` of run time."""
     others = [one for one in state.index.attempts.of_task.get(task.id, {}).values() if one.state in LIVE]
     if len(others) != 1 or job.quorum is not None or job.holds_units or attempt.stands_still:
+        return None
+    if others[0].state is AttemptState.DELIVERING:  # it has ended, whatever the speeds say
         return None
     ran_s = min(ran_s, state.now - attempt.dispatched_at)
     done, theirs = (
