@@ -100,9 +100,10 @@ async def test_checkpoint_is_taken_at_its_turn_and_other_files_at_once(
         async with master.http.head(master.address(f"/files/{name}"), headers=headers) as answer:
             return answer.status
 
-    assert await ask(names[0], stakes.encode(10**9, 1.0)) == 404
-    assert await ask(names[1], stakes.encode(10**9, 2.0)) == stakes.WAIT
+    assert await ask(names[0], stakes.encode(10**8, 1.0)) == 404
+    assert await ask(names[1], stakes.encode(10**8, 2.0)) == stakes.WAIT
     assert await ask(names[1]) == 404
-    assert await ask(names[1], "9 many") == 422
+    for impossible in ("9 many", "1099511627776 1.0", "9 1e300"):
+        assert await ask(names[1], impossible) == 422
     assert (await master.ask("PUT", f"/files/{names[0]}", "worker", data=b"one")).status == 204
     assert await ask(names[0], stakes.encode(3, 1.0)) == 200, "a file that is there needs no turn"
