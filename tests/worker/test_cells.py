@@ -232,6 +232,25 @@ async def test_view_with_paths_shown_below_tmp_lasts(below_tmp: Path, outside_tm
     assert len({*views}) == 2
 
 
+async def test_shown_path_that_contains_the_scratch_folder_hides_other_rooms(below_tmp: Path) -> None:
+    """Both are below /tmp. Tasks share the view."""
+    (shown := below_tmp / "shown").mkdir()
+    (shown / "data").write_text("seen")
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shows=[shown])
+    views = set()
+    async with Bench(shown / "deep", sandbox=walls) as bench:
+        for task in (1, 2, 3):
+            (bench.scratch / "another").mkdir(parents=True, exist_ok=True)
+            look = f"{_VIEW}; cat {shown}/data; echo; ls {bench.scratch}; touch mine"
+            result = await bench.result(run_of("sh", "-c", look, task=task))
+            assert result.outcome is Outcome.SUCCEEDED, (result.reason, result.stderr.data)
+            view, seen, *rooms = result.stdout.data.decode().split()
+            assert seen == "seen"
+            assert len(rooms) == 1
+            views.add(view)
+    assert len(views) == 1
+
+
 @pytest.mark.parametrize("changes", [False, True])
 async def test_task_leaves_nothing_for_the_next(cells: Bench, changes: bool) -> None:
     """No files, shared memory or processes; a task that changes shared parts of the cell has it replaced."""
