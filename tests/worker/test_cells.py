@@ -170,6 +170,33 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 _LISTENS = "import socket; socket.create_server(('127.0.0.1', 4711))"
 
 
+_FAILS_TO_SEND = """
+import contextlib, socket
+with contextlib.suppress(OSError):
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.1.2.3', 53))
+"""
+_MAKES_FLOW_LABEL = """
+import ipaddress, socket, struct
+request = struct.pack('16sIBBHHHI', ipaddress.ip_address('::1').packed, socket.htonl(4711), 0, 255, 1, 6, 0, 0)
+socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).setsockopt(socket.IPPROTO_IPV6, 32, request)
+"""
+
+
+@pytest.mark.parametrize("leaves", [_FAILS_TO_SEND, _MAKES_FLOW_LABEL])
+async def test_view_without_a_network_ends_after_a_trace_in_it(outside_tmp: Path, leaves: str) -> None:
+    """Counters and IPv6 flow labels of a namespace, which the next task could read."""
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.NONE)
+    traces = []
+    look = "import zlib; print([zlib.crc32(open(f'/proc/self/net/{name}', 'rb').read()) for name in "
+    look += "('snmp', 'snmp6', 'netstat', 'ip6_flowlabel')])\n"
+    async with Bench(outside_tmp, sandbox=walls) as bench:
+        for task, code in enumerate(("", leaves, ""), 1):
+            result = await bench.result(python(look + code, task=task))
+            assert result.outcome is Outcome.SUCCEEDED, result.stderr.data
+            traces.append(result.stdout.data)
+    assert traces[0] == traces[1] == traces[2]
+
+
 async def test_view_without_a_network_lasts_until_something_is_sent(outside_tmp: Path) -> None:
     """A closed connection stays visible for a minute."""
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.NONE)
@@ -203,6 +230,25 @@ async def test_view_with_paths_shown_below_tmp_lasts(below_tmp: Path, outside_tm
             views.append(view)
     assert len({*views[:3]}) == len({*views[3:]}) == 1
     assert len({*views}) == 2
+
+
+async def test_shown_path_that_contains_the_scratch_folder_hides_other_rooms(below_tmp: Path) -> None:
+    """Both are below /tmp. Tasks share the view."""
+    (shown := below_tmp / "shown").mkdir()
+    (shown / "data").write_text("seen")
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shows=[shown])
+    views = set()
+    async with Bench(shown / "deep", sandbox=walls) as bench:
+        for task in (1, 2, 3):
+            (bench.scratch / "another").mkdir(parents=True, exist_ok=True)
+            look = f"{_VIEW}; cat {shown}/data; echo; ls {bench.scratch}; touch mine"
+            result = await bench.result(run_of("sh", "-c", look, task=task))
+            assert result.outcome is Outcome.SUCCEEDED, (result.reason, result.stderr.data)
+            view, seen, *rooms = result.stdout.data.decode().split()
+            assert seen == "seen"
+            assert len(rooms) == 1
+            views.add(view)
+    assert len(views) == 1
 
 
 @pytest.mark.parametrize("changes", [False, True])

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,3 +338,19 @@ async def test_processes_of_a_task_do_not_count_as_the_owners(computer: Computer
     await until(lambda: not wing._parts)
     assert wing._tasks() == {}
     assert isinstance(run.attempt, AttemptId)
+
+
+async def test_use_by_a_task_that_shares_a_gpu_is_not_the_owners(computer: Computer, bench: Bench) -> None:
+    """Not even when the other task of the GPU fails."""
+    computer.gpus = [replace(each, gpu=replace(each.gpu, shares=2)) for each in computer.gpus]
+    wing, _ = offering(computer, bench)
+    run = run_of("sh", "-c", "touch begun; sleep 600", gpus=UUIDS[:1])
+    await bench.begins(run)
+    uses = "".join(f"use {FIRST} {pid} 1 90 0\n" for pid in wing._tasks()[UUIDS[0]])
+    computer.says(WORKING + uses)
+    for task in (2, 3):
+        fails = run_of("sh", "-c", "exit 1", task=task, gpus=UUIDS[:1])
+        assert (await bench.result(fails)).outcome is Outcome.FAILED
+        assert wing.watch.withheld(computer.gpus[0]) == wing.watch.must_leave(computer.gpus[0]) == ""
+    bench.runner.cancel(run.attempt)
+    await bench.end_of(run)

@@ -10,7 +10,7 @@ import pytest
 from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.paths import TEMPORARY
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.attempts import progress_file
+from loopline_worker.attempts import progress_file, result_file
 from tests.worker.bench import until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, start
@@ -43,6 +43,16 @@ def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
         make()
         with pytest.raises(ValueError, match="LOOPLINE_PROGRESS"):
             progress_file.read(tmp_path)
+
+
+def test_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    """It may lead to a file system that does not answer."""
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    for name in (progress_file.NAME, result_file.NAME):
+        (elsewhere / name).write_text("0.5")
+    (tmp_path / TEMPORARY).symlink_to(elsewhere)
+    assert progress_file.read(tmp_path) is None
+    assert not result_file.exists(tmp_path)
 
 
 def run_of(script: str) -> Run:
@@ -81,3 +91,21 @@ async def test_reason_names_an_invalid_progress(master: SmallMaster, start: Star
     (result,) = await master.results_of(run_of(""))
     assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, progress_file.REMARK)
     assert told(master) == []
+
+
+async def test_reason_names_no_invalid_progress_before_a_valid_one(
+    master: SmallMaster, start: Start, tmp_path: Path
+) -> None:
+    master.report_every_s = 0.05
+    start()
+    gate = tmp_path / "gate"
+    await master.say(
+        run_of(f"echo all > $LOOPLINE_PROGRESS; until [ -e {gate} ]; do sleep 0.01; done; "
+               f"echo 0.5 > $LOOPLINE_PROGRESS; until [ -e {gate}2 ]; do sleep 0.01; done")
+    )  # fmt: skip
+    await until(lambda: sum(bool(report.holding) for report in master.reports) > 5)
+    gate.touch()
+    await until(lambda: told(master)[-1:] == [0.5])
+    (tmp_path / "gate2").touch()
+    (result,) = await master.results_of(run_of(""))
+    assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, "")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from loopline_worker.files import uploads as files_uploads
 from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.files.uploads import Uploads
 from loopline_worker.link.http_client import HttpClient
@@ -211,3 +212,33 @@ def test_files_stay_in_the_spool_with_their_result(spool: Spool, tmp_path: Path)
     assert not stray.exists()
     again.forget([RESULT.attempt])
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_urgent_checkpoint_asks_before_others_that_wait_for_their_turn(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master has turned down all others for now."""
+    monkeypatch.setattr(files_uploads, "_ASK_AGAIN_S", 0.01)
+    (file := tmp_path / "piece").write_bytes(CONTENT)
+    asked, gate = list[float](), asyncio.Event()
+
+    async def answer(sha256: str, size_bytes: int, stake: str) -> None:
+        at_stake = float(stake.split()[1])
+        asked.append(at_stake)
+        await gate.wait()
+        if at_stake < 9.0:
+            raise files_uploads._NotYetError
+
+    monkeypatch.setattr(uploads, "_offset", answer)
+    others = [asyncio.create_task(uploads.upload(NAME, file, stake)) for stake in (1.0, 2.0, 3.0, 4.0)]
+    await until(lambda: len(asked) == 2)
+    urgent = asyncio.create_task(uploads.upload(NAME, file, 9.0))
+    await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.wait_for(urgent, 2) is False
+    assert asked.index(9.0) == 2
+    await until(lambda: 4.0 in asked)
+    for each in others:
+        each.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    assert uploads._asking._free == 2

@@ -193,7 +193,7 @@ class Attempt:
         """Measure the tree's usage until now, and read its progress."""
         if self._tree:
             try:
-                self._progress = progress_file.read(self.folder)
+                self._progress, self._progress_remark = progress_file.read(self.folder), ""
             except ValueError:
                 self._progress, self._progress_remark = None, progress_file.REMARK
             usage = self._tree.measure()

@@ -21,16 +21,21 @@ def read(folder: Path) -> float | None:
 
     No link is followed, because the task may change its folder in any way.
     """
-    if not os.path.lexists(folder / TEMPORARY / NAME):
-        return None
     try:
         with confined_paths.folder(folder, (TEMPORARY,)) as handle:
-            file = os.open(confined_paths.at(folder, (TEMPORARY, NAME), handle), _FLAGS, dir_fd=handle)
+            return _read(folder, handle)
+    except OSError:  # there is no such folder, or the task has changed it
+        return None
+
+
+def _read(folder: Path, handle: int | None) -> float | None:
+    try:
+        file = os.open(confined_paths.at(folder, (TEMPORARY, NAME), handle), _FLAGS, dir_fd=handle)
         with os.fdopen(file, "rb") as stream:
             is_file = stat.S_ISREG(os.fstat(file).st_mode)
             text = stream.read(_MOST_BYTES + 1) if is_file else b"no file"
         number = float(text) if text.strip() and len(text) <= _MOST_BYTES else None
-    except FileNotFoundError:  # it is being replaced
+    except FileNotFoundError:  # not written yet, or it is being replaced
         return None
     except (OSError, ValueError) as error:
         raise ValueError(REMARK) from error

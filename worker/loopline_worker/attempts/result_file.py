@@ -24,8 +24,13 @@ _REMARK = (
 
 
 def exists(folder: Path) -> bool:
-    """True if a task left anything at the path of this file."""
-    return os.path.lexists(folder / TEMPORARY / NAME)
+    """True if a task left anything at the path of this file. No link is followed."""
+    try:
+        with confined_paths.folder(folder, (TEMPORARY,)) as handle:
+            os.stat(confined_paths.at(folder, (TEMPORARY, NAME), handle), dir_fd=handle, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def read(folder: Path) -> tuple[dict[str, float] | None, str]:

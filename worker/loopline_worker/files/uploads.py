@@ -14,6 +14,7 @@ from loopline_shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, S
 from loopline_shared.rest import stakes
 from loopline_shared.rest.direct import HEADER, TAKEN, DirectUpload
 from loopline_worker.files.allowance import NetworkAllowance
+from loopline_worker.files.stake_queue import StakeQueue
 from loopline_worker.link.http_client import HttpClient
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Uploads:
         self._allowance = allowance
         self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
-        self._asking = asyncio.Semaphore(_AT_ONCE)  # for turns of checkpoints
+        self._asking = StakeQueue(_AT_ONCE)  # for turns of checkpoints: each holds a connection until it is answered
         self._has_told = False  # that the master has no room
 
     async def deliver(
@@ -118,9 +119,8 @@ class Uploads:
         ``stake``: seconds of work that would be lost, for each byte to be sent. Raises UploadRefusedError.
         """
         try:
-            async with self._asking:
-                if not await self._has_turn(sha256, file.stat().st_size, stake):
-                    return False
+            if not await self._has_turn(sha256, file.stat().st_size, stake):
+                return False
         except FileNotFoundError:
             raise UploadRefusedError("it is gone from the worker's disk") from None
         if refusal := await self._upload(sha256, file):
@@ -134,7 +134,8 @@ class Uploads:
         backoff = self._http.backoff()
         while True:
             try:
-                return await self._offset(sha256, size_bytes, stakes.encode(size_bytes, stake)) is not None
+                async with self._asking.turn(stake):
+                    return await self._offset(sha256, size_bytes, stakes.encode(size_bytes, stake)) is not None
             except _NotYetError:
                 await asyncio.sleep(_ASK_AGAIN_S)
             except (aiohttp.ClientError, OSError, TimeoutError, LooplineError) as error:

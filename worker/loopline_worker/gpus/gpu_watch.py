@@ -113,8 +113,9 @@ class GpuWatch:
                 self._note_use(each, is_used=False, now=now)
         await self.read(to_read, tasks)
 
-    async def read(self, gpus: Sequence[LocalGpu], tasks: Mapping[str, Iterable[int]]) -> None:
-        """Read these GPUs, asleep or not. ``tasks``: as ``Tasks`` returns them."""
+    async def read(self, gpus: Sequence[LocalGpu], tasks: Mapping[str, Iterable[int]] | None = None) -> None:
+        """Read these GPUs, asleep or not. ``tasks``: as ``Tasks`` returns them; None: as they are now."""
+        tasks = self._tasks() if tasks is None else tasks
         nvidia = {each.address: each for each in gpus if each.maker is GpuMaker.NVIDIA}
         readings = await self._reader.read(list(nvidia), WATCH_EVERY_S) if nvidia else {}
         for each in gpus:

@@ -179,7 +179,7 @@ class GpuPart(AttemptPart):
         """Give a failed task back if one of its GPUs has failed, because this may be why."""
         if verdict[0] is not Outcome.FAILED:
             return verdict
-        await self._watch.read(self.gpus, {each.gpu.id: () for each in self.gpus})
+        await self._watch.read(self.gpus)  # others' tasks may share one
         self._on_news()
         failure = self._broken()
         return (Outcome.GIVEN_BACK, failure) if failure else verdict

@@ -102,12 +102,12 @@ def mount_own(around: int, room: str, temporary: str, memory_bytes: int, kept: l
             _bind_within(around, f"{name}{temporary[len(room) :]}", _SHARED)
         else:
             _mount_memory(_SHARED, memory_bytes)
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - it may be below /tmp
-        points = _mount_points(folder)
-        _mount_room(around, points, room, name)
         for path, file in held.items():
             _make_point(path, file)
             _bind(file, path)
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - it may be below /tmp
+        points = _mount_points(folder)  # after ``kept``, which may contain the folder: no other room is to be seen
+        _mount_room(around, points, room, name)
         _mount_memory(_MEMORY, memory_bytes)
     finally:
         for file in held.values():

@@ -2,8 +2,9 @@
 
 Making these namespaces takes as long as a short task. So the first process of a cell moves into them, and starts one
 task after another from there. Between two tasks no other process runs in them: the folder of the next attempt is
-mounted in place of the previous one's. After a task that left anything in memory, or sent anything over a loopback of
-its own (closed connections stay visible for a minute), the next task has a new view. No process returns from such a
+mounted in place of the previous one's. After a task that left anything in memory, or used a loopback of its
+own (closed connections stay visible for a minute, IPv6 flow labels for seconds, and counters for good), the next task
+has a new view. No process returns from such a
 loopback to the computer's network, so that tasks without a network have cells of their own.
 """
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _TABLES = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 """System V's segments, semaphores and queues of a namespace, each a line below a head."""
+_TRAFFIC = tuple(f"/proc/self/net/{name}" for name in ("dev", "snmp", "snmp6", "netstat", "ip6_flowlabel"))
+"""Counters of a network namespace, and its IPv6 flow labels. Not all kernels have the files about IPv6."""
 
 
 class View:
@@ -38,8 +41,7 @@ class View:
         self._tables: list[int] = []
         self._queues = -1
         self._without_queues = 0, 0
-        self._traffic = -1  # counters of a loopback of its own
-        self._without_traffic = b""
+        self._traffic: list[tuple[int, bytes]] = []  # open files about a loopback of its own, as they were at first
 
     def show_to(self, order: TaskOrder) -> None:
         """See what a task is to see, or have it started by a thread that does; be in its folder. Raises OSError."""
@@ -74,18 +76,20 @@ class View:
         """See what the cell sees, for a task that needs more than files and memory of its own. Raises OSError."""
         self._kind = None
         self._watcher.close()
-        for file in (self._around, self._points, self._queues, self._traffic, *self._tables):
+        for file in (self._around, self._points, self._queues, *self._tables, *(file for file, _ in self._traffic)):
             with suppress(OSError):
                 os.close(file)
-        self._around, self._points, self._queues, self._traffic, self._tables = -1, -1, -1, -1, []
+        self._around, self._points, self._queues, self._tables, self._traffic = -1, -1, -1, [], []
         namespaces.return_to(self._of_cell)
 
     def _make(self, places: Places) -> None:
         room, temporary, _, kept, has_network, _ = places
         namespaces.part(has_network=has_network)
         if not has_network:
-            self._traffic = os.open("/proc/self/net/dev", os.O_RDONLY)
-            self._without_traffic = os.pread(self._traffic, 4096, 0)
+            for path in _TRAFFIC:
+                with suppress(FileNotFoundError):
+                    file = os.open(path, os.O_RDONLY)
+                    self._traffic.append((file, _whole(file)))
         self._around = namespaces.open_around(room)
         self._tables = [os.open(table, os.O_RDONLY) for table in _TABLES]
         self._queues = namespaces.open_queues()
@@ -100,7 +104,15 @@ class View:
         for table in self._tables:
             if os.pread(table, 4096, 0).count(b"\n") > 1:
                 return False
-        return self._traffic < 0 or os.pread(self._traffic, 4096, 0) == self._without_traffic
+        return all(_whole(file) == at_first for file, at_first in self._traffic)
+
+
+def _whole(file: int) -> bytes:
+    """Read an open file of /proc from its beginning to its end."""
+    text = b""
+    while more := os.pread(file, 2**16, len(text)):
+        text += more
+    return text
 
 
 def _content(queues: int) -> tuple[int, int]:
