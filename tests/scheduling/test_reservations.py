@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, WorkerDrained
+from loopline_master.core.events import (
+    JobCancelled,
+    JobLimited,
+    JobPaused,
+    JobResumed,
+    WorkerDrained,
+    WorkerUndrained,
+)
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Order, Resource
 from loopline_shared.protocol.gpus import GPU, Gpu
 from tests.scheduling.driver import Grid, facts
-from tests.scheduling.units import offering, running, submit, worker_of
+from tests.scheduling.units import limit, offering, running, submit, worker_of
 
 POLICIES = sorted(REGISTRY)
 NARROW_S = 10.0
@@ -134,3 +142,39 @@ def test_wide_task_goes_to_a_worker_that_becomes_free_elsewhere() -> None:
     assert len(running(grid, submit(grid))) == 0
     grid.end(running(grid)[0])
     assert len(running(grid)) == 4, "its slots are free for others again"
+
+
+@pytest.mark.parametrize("how", ["max_running", "limit"])
+def test_wide_task_starts_though_its_class_changes_while_it_has_a_reservation(how: str) -> None:
+    stream = Stream(workers=1, requires={"gpus": 1})
+    job = submit(stream.grid, requires={"gpus": 2}, needs={"license": 1} if how == "limit" else {}, timeout_s=60.0)
+    if how == "limit":
+        limit(stream.grid, "license", 5)
+    else:
+        assert reserved(stream) == ["w0"]
+        stream.grid.ask(JobLimited(job, 1))
+    assert reserved(stream) == ["w0"]
+    stream.pass_s(2 * NARROW_S + 2)
+    assert running(stream.grid, job)
+
+
+def test_job_with_a_new_class_reserves_a_worker() -> None:
+    stream = Stream()
+    job = submit(stream.grid, requires={"slots": 3}, timeout_s=60.0)
+    for event in (JobPaused(job), JobLimited(job, 2), JobResumed(job)):
+        stream.grid.ask(event)
+    assert len(reserved(stream)) == 1
+
+
+def test_restored_scheduler_reserves_for_the_same_job() -> None:
+    grid = Grid(policy="first-come", order=Order.NONE, prefetch_s=0.0, max_replicas=1)
+    grid.join("w0", facts(4))
+    submit(grid, 4, "bob", size=40.0)
+    first, second, _ = (submit(grid, requires={"slots": slots}) for slots in (2, 3, 2))
+    grid.ask(JobCancelled(first))
+    grid.ask(WorkerDrained("w0"))
+    copy, event = Scheduler(grid.store.snapshot()), WorkerUndrained("w0")
+    copy.step([event], grid.now)
+    grid.step(event)
+    for scheduler in (copy, grid.scheduler):
+        assert [job.id for job in scheduler.state.jobs.values() if job.reserved] == [second]

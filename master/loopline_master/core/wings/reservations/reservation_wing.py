@@ -11,11 +11,13 @@ of its user before it. The hold and all vetoes apply to its proposal as to any o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import inf
 
 from loopline_master.core.estimates import measure
+from loopline_master.core.events import JobLimited, LimitChanged
 from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.door.mechanism import Ask, Purpose
+from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.requirement_class import owner_of
@@ -40,8 +42,9 @@ class Reservations(Wing):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._new: list[int] = []  # wide jobs that have entered, and have no class yet
-        self._keys: dict[RequirementClass, None] = {}  # of wide jobs; some may have left
+        self._keys: set[RequirementClass] = set()  # of wide jobs; some may have left
         self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
+        self._kept: dict[str, RequirementClass] = {}  # their classes, by the worker
         self._first: list[tuple[int, str]] = []  # jobs and workers to be proposed first in this step
 
     @property
@@ -58,6 +61,19 @@ class Reservations(Wing):
                 if not self._is_short(job, worker):
                     self.state.index.slots.reserved.add(worker.name)
                     self.state.index.slots.place(worker)
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {LimitChanged: self._renew, JobLimited: self._renew}
+
+    def _renew(self, event: LimitChanged | JobLimited, tell: Tell) -> None:
+        """Release the workers of jobs with a new requirement class, and reserve again at the end of the step."""
+        key_of, kept = self.state.index.requirements.key_of, self._kept
+        for name, number in list(self._holders.items()):
+            job = self.state.jobs.get(number)
+            if job is None or key_of(job) != kept[name]:
+                self._release(name)
+        self._new += [job.id for job in self.state.jobs.values() if job.is_wide and job.is_live]
+        self.state.wings.arrange()
 
     def enters(self, job: Job) -> None:
         self._new.append(job.id)
@@ -103,16 +119,20 @@ class Reservations(Wing):
     def finish_step(self) -> None:
         """Reserve a worker for each user's first wide job, if it cannot start anywhere now."""
         requirements = self.state.index.requirements
-        self._keys |= {requirements.keys[new]: None for new in self._new if new in requirements.keys}
+        self._keys |= {requirements.keys[new] for new in self._new if new in requirements.keys}
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        for key in list(self._keys):
-            if key not in requirements.jobs:
-                del self._keys[key]
-            elif owner_of(key) not in owners and (job := self._first_of(key)) and self._reserve(job, key):
+        self._keys &= requirements.jobs.keys()
+        for key in sorted(self._keys, key=self._turn_of):
+            if owner_of(key) not in owners and (job := self._first_of(key)) and self._reserve(job, key):
                 owners.add(job.owner)
         if not self.is_awake:
             self.state.wings.arrange()
+
+    def _turn_of(self, key: RequirementClass) -> float:
+        """Return the arrival of the class's first job with a task to start; infinity if it has none."""
+        turns = self.state.index.ready.get(key)
+        return turns.starts[0] if turns and turns.starts else inf
 
     def _first_of(self, key: RequirementClass) -> Job | None:
         """Return the first job of a class that could start a task if there were room; None if there is room."""
@@ -198,10 +218,11 @@ class Reservations(Wing):
         return worker.offered - self.state.index.attempts.in_hand(worker.name) >= job.slots_on(worker)
 
     def _keep_resources(self, job: Job, worker: Worker) -> None:
-        self._holders[worker.name] = job.id
         requirements = self.state.index.requirements
+        key = requirements.key_of(job)
+        self._holders[worker.name], self._kept[worker.name] = job.id, key
         if names := _shared_names(job):
-            requirements.units.keep(worker.name, requirements.key_of(job), names)
+            requirements.units.keep(worker.name, key, names)
             requirements.resources_change(worker.name, names, one_by_one=True)
 
     def _keep_slots(self, worker: Worker) -> None:
@@ -211,6 +232,7 @@ class Reservations(Wing):
 
     def _release(self, name: str) -> None:
         job = self.state.jobs.get(self._holders.pop(name))
+        del self._kept[name]
         self.state.index.slots.reserved.discard(name)
         self.state.index.requirements.units.keep(name, None, frozenset())
         if job is not None:
