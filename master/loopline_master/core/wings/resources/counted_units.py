@@ -35,6 +35,7 @@ class CountedUnits(Units):
         self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
+        self.sharing = Counter[str]()  # attempts that have a part of it, or all
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
@@ -89,7 +90,7 @@ class CountedUnits(Units):
             return worker  # like no other
         if not (used or is_empty or self._workers[worker].facts.resources):
             return None
-        free = tuple((gpu.details, self.gpus[gpu.id]) for gpu in self._free_on(worker))
+        free = tuple((gpu.details, self.gpus[gpu.id], self.sharing[gpu.id]) for gpu in self._free_on(worker))
         return (tuple(sorted(used.items())) if used else (), free, is_empty) if used or free or is_empty else None
 
     def _is_empty(self, worker: str) -> bool:
@@ -107,7 +108,8 @@ class CountedUnits(Units):
         return tuple(found[:count])
 
     def _is_free(self, gpu: Gpu, kind: GpuKind) -> bool:
-        return self.gpus[gpu.id] + kind.part <= WHOLE_GPU and kind.includes(gpu)
+        has_part = self.gpus[gpu.id] + kind.part <= WHOLE_GPU and self.sharing[gpu.id] < gpu.shares
+        return has_part and kind.includes(gpu)
 
     def _has_free(self, worker: str, kind: GpuKind, count: int) -> bool:
         free = self._free_on(worker)
@@ -216,6 +218,7 @@ class CountedUnits(Units):
                     del self.on_worker[attempt.worker]
         for gpu in attempt.gpus or ():
             _add(self.gpus, gpu, change * job.spec.requires.gpu_kind.part)
+            _add(self.sharing, gpu, change)
             for worker in (attempt.worker, *self._offering.get(gpu, ())):
                 self._free.pop(worker, None)
         if job.max_running is None:
@@ -229,6 +232,7 @@ class CountedUnits(Units):
         self.running.clear()
         self.on_worker.clear()
         self.gpus.clear()
+        self.sharing.clear()
         self._free.clear()
         for job, attempt in attempts:
             self.count(job, attempt, 1)
