@@ -322,3 +322,13 @@ def test_part_that_is_smaller_than_a_share_is_not_given(gpus: float) -> None:
 def test_number_of_gpus_is_whole_or_a_part_of_one(gpus: float) -> None:
     with pytest.raises(ValueError, match="gpus"):
         spec(requires={"gpus": gpus})
+
+
+@pytest.mark.parametrize(("shares", "gpus"), [(10, 0.09), (64, 0.01), (3, 0.33)])
+def test_gpu_has_at_most_as_many_tasks_as_its_worker_allows(shares: int, gpus: float) -> None:
+    grid = Grid(prefetch_s=0.0)
+    grid.join("ant", with_gpus(replace(SMALL, shares=shares), slots=100))
+    job = submit(grid, 100, gpus=gpus)
+    assert len(ids_of(grid, job)) == shares
+    grid.end(next(iter(held(grid))))
+    assert len(ids_of(grid, job)) == shares

@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, WorkerDrained
+from loopline_master.core.events import (
+    JobCancelled,
+    JobLimited,
+    JobPaused,
+    JobResumed,
+    WorkerDrained,
+    WorkerUndrained,
+)
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
-from loopline_shared.model import AttemptId, Order, Resource
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptId, Order, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu
 from tests.scheduling.driver import Grid, facts
-from tests.scheduling.units import offering, running, submit, worker_of
+from tests.scheduling.units import limit, offering, running, submit, worker_of
 
 POLICIES = sorted(REGISTRY)
 NARROW_S = 10.0
@@ -27,6 +35,7 @@ class Stream:
         self.grid = Grid(policy=policy, order=Order.NONE, prefetch_s=5.0)
         self.names, self.narrow = [f"w{number}" for number in range(workers)], narrow
         self.begun: dict[AttemptId, float] = {}
+        self.slots: dict[str, int] = {}  # offered by workers whose owners withhold some
         for name in self.names:
             self.join(name)
         self.jobs = [self.add(4 * workers)]
@@ -56,7 +65,7 @@ class Stream:
                         self.grid.end(attempt, wall_s=NARROW_S, cpu_s=NARROW_S)
                         self.add(1)
                         break
-                self.grid.report(name)
+                self.grid.report(name, slots=self.slots.get(name))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -124,7 +133,7 @@ def test_reservation_ends_when_its_job_or_its_worker_cannot_use_it(how: str) -> 
 def test_wide_task_goes_to_a_worker_that_becomes_free_elsewhere() -> None:
     grid = Grid()
     grid.join("old", facts(3))
-    submit(grid, 3)
+    submit(grid, 3, timeout_s=300.0)
     job = submit(grid, requires={"slots": 3})
     assert grid.job(job).reserved == "old"
     assert "old is reserved for its next task" in explain_job(grid.scheduler, job).sentence
@@ -134,3 +143,100 @@ def test_wide_task_goes_to_a_worker_that_becomes_free_elsewhere() -> None:
     assert len(running(grid, submit(grid))) == 0
     grid.end(running(grid)[0])
     assert len(running(grid)) == 4, "its slots are free for others again"
+
+
+@pytest.mark.parametrize("how", ["max_running", "limit"])
+def test_wide_task_starts_though_its_class_changes_while_it_has_a_reservation(how: str) -> None:
+    stream = Stream(workers=1, requires={"gpus": 1})
+    job = submit(stream.grid, requires={"gpus": 2}, needs={"license": 1} if how == "limit" else {}, timeout_s=60.0)
+    if how == "limit":
+        limit(stream.grid, "license", 5)
+    else:
+        assert reserved(stream) == ["w0"]
+        stream.grid.ask(JobLimited(job, 1))
+    assert reserved(stream) == ["w0"]
+    stream.pass_s(2 * NARROW_S + 2)
+    assert running(stream.grid, job)
+
+
+def test_job_with_a_new_class_reserves_a_worker() -> None:
+    stream = Stream()
+    job = submit(stream.grid, requires={"slots": 3}, timeout_s=60.0)
+    for event in (JobPaused(job), JobLimited(job, 2), JobResumed(job)):
+        stream.grid.ask(event)
+    assert len(reserved(stream)) == 1
+
+
+def test_restored_scheduler_reserves_for_the_same_job() -> None:
+    grid = Grid(policy="first-come", order=Order.NONE, prefetch_s=0.0, max_replicas=1)
+    grid.join("w0", facts(4))
+    submit(grid, 4, "bob", size=40.0)
+    first, second, _ = (submit(grid, requires={"slots": slots}) for slots in (2, 3, 2))
+    grid.ask(JobCancelled(first))
+    grid.ask(WorkerDrained("w0"))
+    copy, event = Scheduler(grid.store.snapshot()), WorkerUndrained("w0")
+    copy.step([event], grid.now)
+    grid.step(event)
+    for scheduler in (copy, grid.scheduler):
+        assert [job.id for job in scheduler.state.jobs.values() if job.reserved] == [second]
+
+
+@pytest.mark.parametrize("wide", [{"slots": 3}, {"exclusive": True}, {"gpus": 2}])
+def test_wide_task_starts_though_an_owner_withholds_part_of_one_worker(wide: dict[str, Any]) -> None:
+    stream = Stream(workers=2, requires={"gpus": 1} if "gpus" in wide else {})
+    stream.grid.agents["w0"].withheld_gpus = (WithheldGpu("GPU-1-w0", "its owner uses it"),)
+    stream.slots["w0"] = 2
+    stream.pass_s(NARROW_S + 2)
+    job = submit(stream.grid, requires=wide, timeout_s=60.0)
+    assert reserved(stream) == ["w1"]
+    stream.pass_s(2 * NARROW_S + 2)
+    assert running(stream.grid, job)
+
+
+@pytest.mark.parametrize("wide", [{"exclusive": True}, {"gpus": 2}])
+def test_reservation_moves_when_its_worker_has_too_little_left(wide: dict[str, Any]) -> None:
+    stream = Stream(workers=2, requires={"gpus": 1} if "gpus" in wide else {})
+    submit(stream.grid, requires=wide, timeout_s=60.0)
+    (name,) = reserved(stream)
+    stream.grid.agents[name].withheld_gpus = (WithheldGpu(f"GPU-1-{name}", "its owner uses it"),)
+    stream.slots[name] = 2
+    stream.pass_s(2)
+    assert reserved(stream) == [*{"w0", "w1"} - {name}]
+
+
+@pytest.mark.parametrize("endless", [{}, {"needs": {"fpga": 1}}, {"requires": {"gpus": 1}}])
+def test_worker_with_an_endless_task_is_not_reserved(endless: dict[str, Any]) -> None:
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    gpus = Resource(GPU, 2, (Gpu("GPU-1", "A4000"), Gpu("GPU-2", "A4000")))
+    offered = offering(3, fpga=2)
+    grid.join("w0", replace(offered, resources=(*offered.resources, gpus)))
+    submit(grid, 1, "bob", **endless)
+    submit(grid, 1, requires={"slots": 2 if endless else 3, "gpus": 2 * bool(endless)}, needs={"fpga": 2})
+    other = submit(grid, 2, "cat", timeout_s=20.0)
+    assert [job.reserved for job in grid.store.jobs.values() if job.reserved] == []
+    assert len(running(grid, other)) == 2
+
+
+def test_wide_task_reserves_a_worker_beside_an_endless_one() -> None:
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    grid.join("w0", facts(3))
+    endless = submit(grid, 1, "bob")
+    job = submit(grid, requires={"slots": 2}, owner="eve", timeout_s=20.0)
+    grid.join("w1", facts(3))
+    submit(grid, 2, "cat", timeout_s=20.0)
+    wide = submit(grid, requires={"slots": 3})
+    assert running(grid, endless)
+    assert running(grid, job)
+    assert grid.job(wide).reserved == "w1"
+
+
+def test_reservation_ends_while_a_task_on_its_worker_is_frozen() -> None:
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    grid.join("w0", facts(3))
+    narrow = submit(grid, 1, "bob", timeout_s=20.0)
+    wide = submit(grid, requires={"slots": 3})
+    assert grid.job(wide).reserved == "w0"
+    assert running(grid, narrow)
+    grid.report("w0", frozen=True)
+    grid.step()
+    assert grid.job(wide).reserved == ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from math import inf
 
 from loopline_master.core.kernel.entities import Needs
+from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import GpuKind
 
 ResourceNeeds = tuple[tuple[str, int, GpuKind], ...]
@@ -34,6 +36,17 @@ class Units:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False
 
+    def would_suffice(self, worker: str, key: RequirementClass) -> bool:
+        """True if the resources that the worker does not withhold suffice for an attempt once all are free."""
+        return True
+
+    def free_after(self, worker: str, key: RequirementClass, left_s: Mapping[AttemptId, float]) -> float:
+        """Return the time until the worker's resources suffice for an attempt of the class, in seconds.
+
+        ``left_s``: the time until each attempt on the worker ends; infinity if it is not known.
+        """
+        return 0.0
+
     def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
         """Keep these resources of a worker for attempts of this class; None: for none any more."""
 
@@ -47,3 +60,17 @@ class Units:
 
 
 NO_UNITS = Units()
+
+
+def time_until(missing: int, ends: Iterable[tuple[float, int]]) -> float:
+    """Return the time until this many units are free, in seconds; infinity if that is not expected.
+
+    ``ends``: the time until each attempt ends, and the units that it has.
+    """
+    free_s = 0.0
+    for left_s, units in sorted(ends):
+        if missing <= 0:
+            return free_s
+        if units:
+            missing, free_s = missing - units, left_s
+    return free_s if missing <= 0 else inf

@@ -7,28 +7,33 @@ GPUs, reserves these first, while the slots stay in use.
 
 Each user has one reservation at most. So a wide task waits for the running tasks of one worker, after the wide tasks
 of its user before it. The hold and all vetoes apply to its proposal as to any other.
+
+A worker is reserved only while it would suffice if it were empty, and while an end is expected of each task that must
+end first: a task without a prediction and without a time limit, or a frozen one, might keep the others out for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import inf
 
 from loopline_master.core.estimates import measure
+from loopline_master.core.events import JobLimited, LimitChanged
 from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.door.mechanism import Ask, Purpose
+from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
-from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Worker
 from loopline_master.core.kernel.index.requirement_class import owner_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
+from loopline_master.core.kernel.index.units import time_until
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
+from loopline_shared.model import AttemptState
 from loopline_shared.protocol.gpus import COMPUTER
 
 _MOST_CANDIDATES = 32
 _LOOK_AT = 8
-_UNLIMITED_S = 1e9
-"""Assumed limit of a task without one."""
 _REASON = "a wide task is next on its worker"
 
 
@@ -40,8 +45,11 @@ class Reservations(Wing):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._new: list[int] = []  # wide jobs that have entered, and have no class yet
-        self._keys: dict[RequirementClass, None] = {}  # of wide jobs; some may have left
+        self._keys: set[RequirementClass] = set()  # of wide jobs; some may have left
         self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
+        self._kept: dict[str, RequirementClass] = {}  # their classes, by the worker
+        self._offers: dict[str, tuple[object, ...]] = {}  # slots and withheld GPUs of reserved workers
+        self._changed: set[str] = set()  # reserved workers with other attempts, or attempts in other states
         self._first: list[tuple[int, str]] = []  # jobs and workers to be proposed first in this step
 
     @property
@@ -59,6 +67,19 @@ class Reservations(Wing):
                     self.state.index.slots.reserved.add(worker.name)
                     self.state.index.slots.place(worker)
 
+    def handlers(self) -> Mapping[type, Handler]:
+        return {LimitChanged: self._renew, JobLimited: self._renew}
+
+    def _renew(self, event: LimitChanged | JobLimited, tell: Tell) -> None:
+        """Release the workers of jobs with a new requirement class, and reserve again at the end of the step."""
+        key_of, kept = self.state.index.requirements.key_of, self._kept
+        for name, number in list(self._holders.items()):
+            job = self.state.jobs.get(number)
+            if job is None or key_of(job) != kept[name]:
+                self._release(name)
+        self._new += [job.id for job in self.state.jobs.values() if job.is_wide and job.is_live]
+        self.state.wings.arrange()
+
     def enters(self, job: Job) -> None:
         self._new.append(job.id)
         self.state.wings.arrange()
@@ -72,12 +93,17 @@ class Reservations(Wing):
         job = self.state.jobs[attempt.job]
         if job.reserved and not before:
             self._release(job.reserved)
+        if attempt.gpus:  # other workers may offer them, too
+            self._changed |= self._holders.keys()
+        elif attempt.worker in self._holders:
+            self._changed.add(attempt.worker)
 
     def place(self) -> Iterator[None]:
         """Release the workers that have enough free now, to propose their tasks first."""
+        changed, self._changed = self._changed, set()
         for name, number in list(self._holders.items()):
             job, worker = self.state.jobs.get(number), self.state.workers[name]
-            if job is None or not self._may_reserve(job) or name not in self._able(job):
+            if job is None or self._is_void(job, worker, has_changed=name in changed):
                 self._release(name)
             elif not self._is_short(job, worker):
                 if self._has_slots(job, worker):
@@ -86,6 +112,15 @@ class Reservations(Wing):
                 elif name not in self.state.index.slots.reserved:
                     self._keep_slots(worker)
         yield
+
+    def _is_void(self, job: Job, worker: Worker, *, has_changed: bool) -> bool:
+        """True if a reservation must be released. ``has_changed``: the attempts on its worker may have changed."""
+        if not self._may_reserve(job) or worker.name not in self._able(job) or not self._would_suffice(job, worker):
+            return True
+        offers = worker.offered, worker.load and worker.load.withheld_gpus
+        has_changed |= self._offers.get(worker.name) != offers
+        self._offers[worker.name] = offers
+        return has_changed and self._free_in_s(job, worker) == inf
 
     def in_turn(self, ask: Ask) -> Ask:
         """Propose the tasks whose workers have been reserved long enough, then what the policy proposes."""
@@ -103,16 +138,20 @@ class Reservations(Wing):
     def finish_step(self) -> None:
         """Reserve a worker for each user's first wide job, if it cannot start anywhere now."""
         requirements = self.state.index.requirements
-        self._keys |= {requirements.keys[new]: None for new in self._new if new in requirements.keys}
+        self._keys |= {requirements.keys[new] for new in self._new if new in requirements.keys}
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        for key in list(self._keys):
-            if key not in requirements.jobs:
-                del self._keys[key]
-            elif owner_of(key) not in owners and (job := self._first_of(key)) and self._reserve(job, key):
+        self._keys &= requirements.jobs.keys()
+        for key in sorted(self._keys, key=self._turn_of):
+            if owner_of(key) not in owners and (job := self._first_of(key)) and self._reserve(job, key):
                 owners.add(job.owner)
         if not self.is_awake:
             self.state.wings.arrange()
+
+    def _turn_of(self, key: RequirementClass) -> float:
+        """Return the arrival of the class's first job with a task to start; infinity if it has none."""
+        turns = self.state.index.ready.get(key)
+        return turns.starts[0] if turns and turns.starts else inf
 
     def _first_of(self, key: RequirementClass) -> Job | None:
         """Return the first job of a class that could start a task if there were room; None if there is room."""
@@ -139,17 +178,18 @@ class Reservations(Wing):
         names = [*names[first:], *names[:first]][:_MOST_CANDIDATES]
         waiting = self.state.index.ready_sets[job.id].to_retry.starts
         task = waiting[0] if waiting else self.state.fresh[job.id].first_after(0) or 1
-        best = min(
+        workers = [one for one in map(self.state.workers.__getitem__, names) if self._would_suffice(job, one)]
+        best_s, best = min(
             (
                 (self._free_in_s(job, worker), worker.name)
-                for worker in map(self.state.workers.__getitem__, names)
+                for worker in workers
                 if self.state.wings.veto(job, task, worker, Purpose.START) is None
             ),
-            default=None,
+            default=(inf, ""),
         )
-        if best is None:
+        if best_s == inf:
             return False
-        worker = self.state.workers[best[1]]
+        worker = self.state.workers[best]
         job.reserved = worker.name
         self._keep_resources(job, worker)
         if not self._is_short(job, worker):
@@ -162,32 +202,37 @@ class Reservations(Wing):
         key = requirements.key_of(job)
         return requirements.trusted.get(key, set())
 
-    def _free_in_s(self, job: Job, worker: Worker) -> float:
-        """Return the expected time until enough of the worker is free, in seconds."""
-        state, names = self.state, _shared_names(job)
-        here = state.index.attempts.of_worker.get(worker.name, {}).values()
-        lefts = list[tuple[float, int]]()
-        longest_s = 0.0
-        for attempt in here:
-            of = state.jobs[attempt.job]
-            left_s = self._left_s(of, worker, attempt)
-            lefts.append((left_s, attempt.slots))
-            if not names.isdisjoint(name for name, _ in of.needs):
-                longest_s = max(longest_s, left_s)
-        missing = job.slots_on(worker) - (worker.offered - state.index.attempts.in_hand(worker.name))
-        for left_s, slots in sorted(lefts):
-            if missing <= 0:
-                break
-            missing -= slots
-            longest_s = max(longest_s, left_s)
-        return longest_s
+    def _would_suffice(self, job: Job, worker: Worker) -> bool:
+        """True if the worker offers enough for a task of the job once nothing else runs there."""
+        requirements = self.state.index.requirements
+        enough_slots = worker.offered >= job.slots_on(worker)
+        return enough_slots and requirements.units.would_suffice(worker.name, requirements.key_of(job))
 
-    def _left_s(self, job: Job, worker: Worker, attempt: Attempt) -> float:
-        """Return the time until an attempt is expected to end, at its limit if nothing else is known."""
+    def _free_in_s(self, job: Job, worker: Worker) -> float:
+        """Return the expected time until enough of the worker is free, in seconds; infinity if none is expected."""
+        attempts, requirements = self.state.index.attempts, self.state.index.requirements
+        here = attempts.of_worker.get(worker.name, {})
+        left_s = {number: self._left_s(worker, attempt) for number, attempt in here.items()}
+        missing = job.slots_on(worker) - (worker.offered - attempts.in_hand(worker.name))
+        ends = ((left_s[one.id], one.slots) for one in here.values() if one.is_seated or one.state in UNSEATED)
+        resources_s = requirements.units.free_after(worker.name, requirements.key_of(job), left_s)
+        return max(time_until(missing, ends), resources_s)
+
+    def _left_s(self, worker: Worker, attempt: Attempt) -> float:
+        """Return the time until an attempt is expected to end, in seconds: at its limit if nothing else is known.
+
+        Infinity if it has no limit either, or is frozen; 0 if it is being cancelled, can be retracted, or has ended.
+        """
+        job = self.state.jobs[attempt.job]
+        if attempt.is_queued or attempt.state not in LIVE or attempt.state is AttemptState.DELIVERING:
+            return 0.0
+        if attempt.stands_still:
+            return inf
         if measure.is_known(job, attempt.task):
             return measure.left_of(self.state.grid, job, worker, attempt)
-        ran_s = self.state.now - attempt.dispatched_at
-        return max(0.0, (job.spec.timeout_s or _UNLIMITED_S) - ran_s)
+        if job.spec.timeout_s is None:
+            return inf
+        return max(0.0, job.spec.timeout_s - (self.state.now - attempt.dispatched_at))
 
     def _is_short(self, job: Job, worker: Worker) -> bool:
         """True if too few units are left of a resource that the job needs several units of."""
@@ -198,10 +243,12 @@ class Reservations(Wing):
         return worker.offered - self.state.index.attempts.in_hand(worker.name) >= job.slots_on(worker)
 
     def _keep_resources(self, job: Job, worker: Worker) -> None:
-        self._holders[worker.name] = job.id
         requirements = self.state.index.requirements
+        key = requirements.key_of(job)
+        self._holders[worker.name], self._kept[worker.name] = job.id, key
+        self._changed.add(worker.name)
         if names := _shared_names(job):
-            requirements.units.keep(worker.name, requirements.key_of(job), names)
+            requirements.units.keep(worker.name, key, names)
             requirements.resources_change(worker.name, names, one_by_one=True)
 
     def _keep_slots(self, worker: Worker) -> None:
@@ -211,6 +258,8 @@ class Reservations(Wing):
 
     def _release(self, name: str) -> None:
         job = self.state.jobs.get(self._holders.pop(name))
+        del self._kept[name]
+        self._offers.pop(name, None)
         self.state.index.slots.reserved.discard(name)
         self.state.index.requirements.units.keep(name, None, frozenset())
         if job is not None:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from math import inf
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
-from loopline_master.core.kernel.index.attempts import Attempts
+from loopline_master.core.kernel.index.attempts import Attempts, may_be_running
 from loopline_master.core.kernel.index.requirement_class import alone_in, limits_of, owner_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
-from loopline_master.core.kernel.index.units import Units
+from loopline_master.core.kernel.index.units import Units, time_until
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
+from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
@@ -35,6 +37,7 @@ class CountedUnits(Units):
         self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
+        self.sharing = Counter[str]()  # attempts that have a part of it, or all
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
@@ -74,6 +77,48 @@ class CountedUnits(Units):
                 return True
         return False
 
+    def would_suffice(self, worker: str, key: RequirementClass) -> bool:
+        withheld = self._withheld_on(worker)
+        for name, units, kind in resources_of(key):
+            if name == GPU:
+                usable = (kind.includes(gpu) for gpu in self._gpus_of(worker) if gpu.id not in withheld)
+                if sum(usable) < units:
+                    return False
+            elif name != COMPUTER and self._units_of(worker, name) < units:
+                return False
+        return True
+
+    def free_after(self, worker: str, key: RequirementClass, left_s: Mapping[AttemptId, float]) -> float:
+        longest_s = 0.0
+        here = self._attempts.of_worker.get(worker, {})
+        for name, units, kind in resources_of(key):
+            if name == GPU:
+                free_s = self._gpus_after(worker, kind, left_s)
+                longest_s = max(longest_s, sorted(free_s)[units - 1] if len(free_s) >= units else inf)
+            elif name != COMPUTER:
+                missing = units - (self._units_of(worker, name) - self.on_worker.get(worker, _NOTHING)[name])
+                holders = [number for number in here if may_be_running(self._attempts.roles[number])]
+                ends = ((left_s[number], dict(self._jobs[number.job].needs).get(name, 0)) for number in holders)
+                longest_s = max(longest_s, time_until(missing, ends))
+        return longest_s
+
+    def _gpus_after(self, worker: str, kind: GpuKind, left_s: Mapping[AttemptId, float]) -> list[float]:
+        """Return the time until each GPU that the job accepts is free, in seconds.
+
+        Infinity for a GPU that attempts on another worker hold.
+        """
+        free_s, parts = dict[str, float](), Counter[str]()
+        for number, attempt in self._attempts.of_worker.get(worker, {}).items():
+            for gpu in attempt.gpus or ():
+                parts[gpu] += may_be_running(self._attempts.roles[number])
+                free_s[gpu] = max(free_s.get(gpu, 0.0), left_s[number])
+        withheld, usable = self._withheld_on(worker), list[float]()
+        for one in self._gpus_of(worker):
+            if one.id not in withheld and kind.includes(one):
+                is_here = self.sharing[one.id] <= parts[one.id]
+                usable.append(0.0 if self._is_free(one, kind) else free_s.get(one.id, 0.0) if is_here else inf)
+        return usable
+
     def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
         if key is None:
             self._kept.pop(worker, None)
@@ -89,7 +134,7 @@ class CountedUnits(Units):
             return worker  # like no other
         if not (used or is_empty or self._workers[worker].facts.resources):
             return None
-        free = tuple((gpu.details, self.gpus[gpu.id]) for gpu in self._free_on(worker))
+        free = tuple((gpu.details, self.gpus[gpu.id], self.sharing[gpu.id]) for gpu in self._free_on(worker))
         return (tuple(sorted(used.items())) if used else (), free, is_empty) if used or free or is_empty else None
 
     def _is_empty(self, worker: str) -> bool:
@@ -107,7 +152,8 @@ class CountedUnits(Units):
         return tuple(found[:count])
 
     def _is_free(self, gpu: Gpu, kind: GpuKind) -> bool:
-        return self.gpus[gpu.id] + kind.part <= WHOLE_GPU and kind.includes(gpu)
+        has_part = self.gpus[gpu.id] + kind.part <= WHOLE_GPU and self.sharing[gpu.id] < gpu.shares
+        return has_part and kind.includes(gpu)
 
     def _has_free(self, worker: str, kind: GpuKind, count: int) -> bool:
         free = self._free_on(worker)
@@ -148,11 +194,15 @@ class CountedUnits(Units):
         """Return the GPUs of a worker that are not wholly in use, the least capable first."""
         free = self._free.get(worker)
         if free is None:
-            load = self._workers[worker].load
-            withheld = {gpu.id for gpu in load.withheld_gpus} if load else set()
+            withheld = self._withheld_on(worker)
             there = (gpu for gpu in self._gpus_of(worker) if self.gpus[gpu.id] < WHOLE_GPU and gpu.id not in withheld)
             free = self._free[worker] = by_capability(there)
         return free
+
+    def _withheld_on(self, worker: str) -> set[str]:
+        """Return the ids of the GPUs that no task may have now."""
+        load = self._workers[worker].load
+        return {gpu.id for gpu in load.withheld_gpus} if load else set()
 
     def in_use(self, worker: str, name: str) -> int:
         """Return the units of a worker's resource in use; a GPU in use by several tasks counts once."""
@@ -216,6 +266,7 @@ class CountedUnits(Units):
                     del self.on_worker[attempt.worker]
         for gpu in attempt.gpus or ():
             _add(self.gpus, gpu, change * job.spec.requires.gpu_kind.part)
+            _add(self.sharing, gpu, change)
             for worker in (attempt.worker, *self._offering.get(gpu, ())):
                 self._free.pop(worker, None)
         if job.max_running is None:
@@ -229,6 +280,7 @@ class CountedUnits(Units):
         self.running.clear()
         self.on_worker.clear()
         self.gpus.clear()
+        self.sharing.clear()
         self._free.clear()
         for job, attempt in attempts:
             self.count(job, attempt, 1)

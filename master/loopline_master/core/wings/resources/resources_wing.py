@@ -236,7 +236,7 @@ class Resources(Wing):
         fresh = CountedUnits(self.state.workers, self.state.jobs, self.state.index.attempts)
         fresh.allowed = self._counts.allowed
         fresh.recount(self._holding())
-        for name in ("used", "running", "on_worker", "gpus"):
+        for name in ("used", "running", "on_worker", "gpus", "sharing"):
             now, counted = getattr(self._counts, name), getattr(fresh, name)
             assert now == counted, f"{name} is {now}, the attempts hold {counted}"
         for worker in self.state.workers.values():
