@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from loopline_master.core.events import (
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, Order, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu
 from tests.scheduling.driver import Grid, facts
@@ -240,3 +242,15 @@ def test_reservation_ends_while_a_task_on_its_worker_is_frozen() -> None:
     grid.report("w0", frozen=True)
     grid.step()
     assert grid.job(wide).reserved == ""
+
+
+def test_worker_kept_for_a_class_is_like_no_other_and_like_itself_only_with_the_same_units_left() -> None:
+    """What equal workers serve is remembered, and a kept worker serves the class only while enough is left."""
+    stream = Stream(workers=1, requires={"gpus": 1})
+    wide = submit(stream.grid, requires={"gpus": 2}, timeout_s=60.0)
+    units, seen = stream.grid.scheduler.state.own(CountedUnits), set[Hashable]()
+    while not running(stream.grid, wide):
+        stream.pass_s(1)
+        if units.are_kept("w0"):
+            seen.add((units.left_on("w0"), tuple(units.on_worker["w0"].items())))
+    assert len({left for left, _ in seen}) == len(seen) > 1

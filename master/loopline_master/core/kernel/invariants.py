@@ -55,7 +55,8 @@ def _index_is_a_function_of_entities(state: State) -> None:
     requirements = state.index.requirements
     for name in state.workers:  # computed for all equal workers while classes changed
         served = [key for key, names in requirements.workers.items() if name in names]
-        assert list(requirements.served_by(name)) == served, f"{name} serves other classes than {served}"
+        found = list(requirements.served_by(name))
+        assert found == served, f"{name} serves {found}, and not {served}"
 
 
 def check_counts(state: State, job: Job, tasks: Sequence[Task]) -> None:

@@ -129,9 +129,11 @@ class CountedUnits(Units):
         return worker in self._kept
 
     def left_on(self, worker: str) -> Hashable:
+        left, kept = self._left_on(worker), self._kept.get(worker)
+        return (worker, kept[0], left) if kept else left  # like no other
+
+    def _left_on(self, worker: str) -> Hashable:
         used, is_empty = self.on_worker.get(worker), self.counts_computers and self._is_empty(worker)
-        if worker in self._kept:
-            return worker  # like no other
         if not (used or is_empty or self._workers[worker].facts.resources):
             return None
         free = tuple((gpu.details, self.gpus[gpu.id], self.sharing[gpu.id]) for gpu in self._free_on(worker))
