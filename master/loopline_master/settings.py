@@ -213,7 +213,9 @@ class MasterSettings(_SettingsBase):
     checkpoint_bytes_s: Annotated[
         float,
         Field(
-            ge=1e3, allow_inf_nan=False, description="bytes a second that all workers together send of checkpoints"
+            ge=1e3,
+            allow_inf_nan=False,
+            description="bytes of checkpoints a second that all workers send to the master, not to a bucket",
         ),
     ] = 1e7
     prune_every_s: Annotated[Period, Field(description="pause between two searches for files that no job needs")] = (

@@ -31,6 +31,7 @@ from loopline_shared.protocol import function_files, link_session
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits
+from loopline_worker.attempts.fence import Fence
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.functions import interpreter
 from loopline_worker.functions import launcher as function_launcher
@@ -703,6 +704,26 @@ async def test_chunk_whose_interpreter_dies_of_sigterm_starts_no_other_call(call
     caller.bench.runner.cancel(run.attempt, gently=True)
     assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
     assert not (tmp_path / "began-2").exists()
+
+
+async def test_fenced_call_does_not_begin_after_its_term(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor would kill it, but only in a moment."""
+    assert (await caller.call(own_pid)).outcome is Outcome.SUCCEEDED
+    fence = Fence()
+    fence._answered_at -= 100.0
+    caller.bench.runner._wings = (fence,)
+    begun, call = [], interpreter.Interpreter.call
+
+    async def note(called: interpreter.Interpreter, *request: Any) -> Any:
+        begun.append(called)
+        return await call(called, *request)
+
+    monkeypatch.setattr(interpreter.Interpreter, "call", note)
+    result = await caller.call(own_pid, term_s=10.0)
+    assert not begun
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the master answered no Report for its whole term")
+    fence._answered_at += 100.0
+    assert (await caller.call(own_pid, term_s=10.0)).outcome is Outcome.SUCCEEDED
 
 
 def ignore_sigterm() -> None:

@@ -18,6 +18,7 @@ from loopline_worker.files.downloads import DownloadError
 from loopline_worker.functions.interpreter import CallReply, Interpreter
 from loopline_worker.functions.pool import InterpreterPool
 from loopline_worker.functions.results import NAME, CrashedResults, pieces, write_file
+from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.launch.interface import Call, Ended, Job, Usage
 from loopline_worker.launch.sinks import Sink
 
@@ -206,6 +207,10 @@ class FunctionCall:
             raise
         try:
             if await interpreter.get_ready():
+                if self._job.ends_at is not None and boot_s() >= self._job.ends_at:  # another attempt may run by now
+                    interpreter.kill()
+                    await interpreter.ended()
+                    return Ended(killed=True, expired=True)
                 self._make_folder(interpreter)
                 self._is_calling = not self._is_killed
                 if self._job.ends_at is not None:
