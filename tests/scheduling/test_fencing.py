@@ -10,6 +10,7 @@ import pytest
 from loopline_master.core.events import JobCancelled, WorkerDrained, WorkerForgotten, WorkerJoined
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel.effects import Declined
+from loopline_master.core.wings.fencing.fencing_wing import Fencing
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, AttemptState, Function, TaskId
 from loopline_shared.spec import JobSpec
@@ -280,3 +281,16 @@ def test_functions_are_fenced_like_commands(is_function: bool) -> None:
     grid.submit_spec(a_call if is_function else spec(max_replicas=1))
     (run,) = grid.agents["ant"].running.values()
     assert run.term_s == 40.0
+
+
+def test_jobs_that_have_left_are_forgotten_behind_a_long_one() -> None:
+    grid = Grid(policy="first-come")
+    limit(grid, "matlab", 2)
+    grid.join("ant", facts(2))
+    long = submit(grid, needs={"matlab": 1})
+    for _ in range(20):
+        short = submit(grid, needs={"matlab": 1})
+        grid.end(*running(grid, short))
+    grid.step()
+    assert running(grid, long)
+    assert len(grid.scheduler.state.wings[Fencing]._jobs) <= 2 * len(grid.scheduler.state.jobs)
