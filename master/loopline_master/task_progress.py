@@ -48,12 +48,11 @@ class TaskProgress:
 
     def of_job(self, state: State, job: Job) -> float | None:
         """Return the part of its tasks that is done, running tasks by their progress; None if none tells any."""
-        told: dict[TaskId, float] = {}
-        for number, progress in self.of_running(state).items():
-            if number.job == job.id:
-                told[number.task_id] = max(progress, told.get(number.task_id, 0.0))
+        in_memory = state.index.ready_sets.get(job.id) if self._of else None
+        of_tasks = (self.of_task(state, job.task_id(number)) for number in (in_memory.kept if in_memory else ()))
+        told = [progress for progress in of_tasks if progress is not None]
         over = job.succeeded + job.failed
-        return min(1.0, (over + sum(told.values())) / job.task_count) if told else None
+        return min(1.0, (over + sum(told)) / job.task_count) if told else None
 
     def of_running(self, state: State) -> dict[AttemptId, float]:
         """Return the progress of all attempts that their workers really have."""

@@ -11,6 +11,7 @@ from loopline_master.core.events import JobCancelled, WorkerDrained, WorkerForgo
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.kernel.entities import LIVE
+from loopline_master.core.wings.fencing.fencing_wing import Fencing
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, AttemptState, Function, TaskId, TaskState
 from loopline_shared.spec import JobSpec
@@ -329,3 +330,16 @@ def test_returning_attempt_does_not_replace_one_that_has_ended(more: dict[str, i
     grid.join("ant", reports=False)
     grid.report("ant", clock=(160.0, 160.0))
     assert grid.scheduler.state.attempts[ended].state is AttemptState.DELIVERING
+
+
+def test_jobs_that_have_left_are_forgotten_behind_a_long_one() -> None:
+    grid = Grid(policy="first-come")
+    limit(grid, "matlab", 2)
+    grid.join("ant", facts(2))
+    long = submit(grid, needs={"matlab": 1})
+    for _ in range(20):
+        short = submit(grid, needs={"matlab": 1})
+        grid.end(*running(grid, short))
+    grid.step()
+    assert running(grid, long)
+    assert len(grid.scheduler.state.wings[Fencing]._jobs) <= 2 * len(grid.scheduler.state.jobs)

@@ -229,7 +229,9 @@ class Checkpoints(Wing):
         """Remove the checkpoints of a task that is over, but for one if it may be retried."""
         self._trim(task.id, 0 if task.state is TaskState.SUCCEEDED else 1)
         if task.state is TaskState.SUCCEEDED:
-            for account in [one for one in self._accounts.values() if one.id.task_id == task.id]:
+            for attempt in self.state.index.attempts.of_task.get(task.id, {}).values():
+                if (account := self._accounts.get(attempt.id)) is None:
+                    continue
                 account.kept_cpu_ms = 0 if account.number == task.winner else account.passed_cpu_ms
                 self.state.put(account)
 

@@ -63,9 +63,14 @@ class Fencing(Wing):
         self.state.wings.arrange()
 
     def finish_step(self) -> None:
-        """Forget jobs that have left memory, from the first on, and fall asleep without any."""
+        """Forget jobs that have left memory, and fall asleep without any.
+
+        If the first one stays, the others are removed when ``_jobs`` has over twice the length of ``state.jobs``.
+        """
         while self._jobs and (first := next(iter(self._jobs))) not in self.state.jobs:
             del self._jobs[first]
+        if len(self._jobs) > 2 * len(self.state.jobs):
+            self._jobs = {number: None for number in self._jobs if number in self.state.jobs}
         if not self._jobs:
             self.state.wings.arrange()
 
