@@ -314,8 +314,8 @@ def test_returning_fenced_attempt_replaces_no_other(policy: str) -> None:
 
 
 @pytest.mark.parametrize("more", [{"max_replicas": 1}, {"max_attempts": 1}])
-def test_returning_attempt_does_not_replace_one_that_has_ended(more: dict[str, int]) -> None:
-    """Its result is on the way, whatever the believed speeds say of the work done."""
+def test_returning_attempt_does_not_replace_an_ended_attempt(more: dict[str, int]) -> None:
+    """Its result is on the way, even if the other seems to have done more work."""
     grid = Grid(policy="first-come", lease_s=40.0, prefetch_s=0.0)
     grid.join("ant", replace(facts(1), speed=2.0))
     job = submit(grid, 1, **more)

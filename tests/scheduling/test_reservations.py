@@ -245,7 +245,7 @@ def test_reservation_ends_while_a_task_on_its_worker_is_frozen() -> None:
 
 
 def test_worker_kept_for_a_class_is_like_no_other_and_like_itself_only_with_the_same_units_left() -> None:
-    """What equal workers serve is remembered, and a kept worker serves the class only while enough is left."""
+    """Equal workers share one memory of their classes; a kept worker serves its class only if enough is left."""
     stream = Stream(workers=1, requires={"gpus": 1})
     wide = submit(stream.grid, requires={"gpus": 2}, timeout_s=60.0)
     units, seen = stream.grid.scheduler.state.own(CountedUnits), set[Hashable]()

@@ -252,7 +252,7 @@ def _leader(state: State, job: Job, number: int, root: int | None, ended: Mappin
 
 
 def never_starts(state: State, spec: JobSpec, ended: Mapping[int, JobState]) -> list[str]:
-    """Return a warning for each dependency that this job awaits in vain."""
+    """Return a warning for each dependency that will never be met."""
     roots = _roots(state, spec.after, ended, spec.after_state)
     return [
         f"it can never start: {_why_never(state, number, root, ended)}; `loopline retry {root}` runs that one again"

@@ -227,7 +227,7 @@ def _behind(state: State, job: Job, task: Task, attempt: Attempt, ran_s: float) 
     others = [one for one in state.index.attempts.of_task.get(task.id, {}).values() if one.state in LIVE]
     if len(others) != 1 or job.quorum is not None or job.holds_units or attempt.stands_still:
         return None
-    if others[0].state is AttemptState.DELIVERING:  # it has ended, whatever the speeds say
+    if others[0].state is AttemptState.DELIVERING:  # it has ended: no belief about speeds counts
         return None
     ran_s = min(ran_s, state.now - attempt.dispatched_at)
     done, theirs = (
