@@ -4,7 +4,9 @@ import fcntl
 import hashlib
 import math
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,8 @@ from loopline_worker.checkpoints.folder_snapshot import NotTakenError, SnapshotT
 from loopline_worker.checkpoints.local_store import LocalStore, Record, StoredTask
 from loopline_worker.checkpoints.packing import OutputTaken, Packed, pack
 from loopline_worker.checkpoints.restoring import Restoring
+from loopline_worker.supervisor.users import credentials, leases
+from loopline_worker.supervisor.users.credentials import TaskUser
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is taken while a task runs")
 LARGE = 200_000
@@ -300,3 +304,22 @@ def test_only_small_files_are_read_while_the_task_is_still(folder: Path) -> None
     (leased,) = [file.handle for file in taken.files if file.handle >= 0]
     assert fcntl.fcntl(leased, fcntl.F_GETLEASE) == fcntl.F_RDLCK
     taken.close()
+
+
+def test_lessor_may_open_as_many_files_as_the_system_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets an open file for each file of a task's checkpoint."""
+    monkeypatch.setattr(credentials, "become", lambda user: None)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] - 1, before[1]))
+            try:
+                lessor = leases.start(TaskUser(0, 0), theirs.fileno())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        with (tmp_path / "file").open("w") as file:
+            socket.send_fds(ours, [b"l"], [file.fileno()])
+        assert ours.recv(1) == b"l"
+        assert resource.prlimit(lessor, resource.RLIMIT_NOFILE) == (before[1], before[1])
+    os.waitpid(lessor, 0)

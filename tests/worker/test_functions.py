@@ -40,6 +40,7 @@ from loopline_worker.functions.channel import Channel
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.functions.results import read_result
 from loopline_worker.launch import sandbox
+from loopline_worker.settings import NetworkAccess, SandboxChoice
 from tests.sandboxes import needs_bubblewrap
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.caller import Caller, ends_of, value_of
@@ -929,6 +930,23 @@ async def test_joblib_backend_uses_threads_within_a_call(caller: Caller) -> None
             return list(joblib.Parallel()(joblib.delayed(abs)(-number) for number in range(3)))
 
     assert await caller.value(nested) == [0, 1, 2]
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("access", [NetworkAccess.REQUESTED, NetworkAccess.GANGS, NetworkAccess.NONE])
+async def test_call_without_a_network_gets_a_hint_if_useful(tmp_path: Path, access: NetworkAccess) -> None:
+    def connect() -> None:
+        raise OSError(101, "Network is unreachable")
+
+    walls = sandbox.open_sandbox(SandboxChoice.BUBBLEWRAP, access, [Path(sys.prefix)])
+    async with Bench(tmp_path, sandbox=walls) as bench:
+        caller = Caller(bench)
+        for _ in range(2):
+            result = await caller.call(connect)
+            assert "Network is unreachable" in result.reason
+            assert ("requires: {network: true}" in result.reason) is (access is NetworkAccess.REQUESTED)
+        caller.warm.interpreters.close()
+        await until(lambda: not processes_of(tmp_path))
 
 
 @needs_bubblewrap

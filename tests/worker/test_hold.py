@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import psutil
 import pytest
 
 from loopline_worker.launch.process_tree import PosixTree
-from loopline_worker.supervisor import processes
+from loopline_worker.supervisor import processes, requests
 from loopline_worker.supervisor.control_groups import ControlGroup
+from loopline_worker.supervisor.requests import ZygoteLine
 from tests.worker.bench import Bench, processes_of, python, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
@@ -124,3 +126,17 @@ async def test_held_task_can_be_killed(bench: Bench) -> None:
     assert tree.has_ended
     assert not tree.is_held()
     tree.release()
+
+
+def test_signal_to_many_processes_reaches_all_of_them() -> None:
+    """A request has room for 5,000."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ZygoteLine(ours).signal(7, signal.SIGCONT, range(10_000, 16_000))
+        ZygoteLine(ours).signal(7, signal.SIGKILL)
+        signalled: list[str] = []
+        while (request := requests.receive(theirs)) and request[1] != ["7", str(int(signal.SIGKILL))]:
+            kind, (root, signum, *pids), _ = request
+            assert (kind, root, int(signum)) == (requests.SIGNAL, "7", signal.SIGCONT)
+            signalled += pids
+    assert [*map(int, signalled)] == [*range(10_000, 16_000)]

@@ -194,6 +194,7 @@ class FunctionCall:
 
     def _use(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
+        self._job.may_request_network = interpreter.may_request_network
         interpreter.hold()
 
     async def _request(self, interpreter: Interpreter) -> CallReply | Ended:

@@ -65,6 +65,7 @@ class Interpreter:
         self.used_cpu_s = 0.0  # by calls that have ended
         self.is_ready = False
         self.is_frozen = False
+        self.may_request_network = False  # as of a job
         self._is_killed = False  # it may take a moment
         self.functions: set[str] = set()  # that it keeps
         self.stdout, self.stderr, self.results = files
@@ -102,6 +103,7 @@ class Interpreter:
             on_failure.pop_all()
         written = files[0], files[1], files[2]
         interpreter = cls(tree, Channel(ours), key, folder, files=written, on_end=on_end)
+        interpreter.may_request_network = own.may_request_network
         with suppress(OSError):  # it is gone, as the first call will find
             interpreter._channel.send(b"{}", [files[0].file, files[2].file])
         return interpreter

@@ -70,7 +70,7 @@ class Job:
     environment: dict[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # it asks for the network, which a sandbox may grant to those alone
-    is_offline: bool = False  # its sandbox gives it no network, as ``walls`` finds
+    may_request_network: bool = False  # its sandbox gives it no network, but would on request, as ``walls`` finds
     hosts: Sequence[str] = ()  # of a gang: the computers of its members
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well

@@ -95,7 +95,7 @@ class Sandbox:
         """
         if self._wrapper:
             has_network = self._has_network(job)
-            job.is_offline = not has_network
+            job.may_request_network = self.grants_network and not has_network
             reaches = list(job.hosts) if has_network and self._network is NetworkAccess.GANGS else None
             return Walls(*self._wrapper.walls(job, has_network), reaches=reaches, open_hosts=self._open_hosts(job))
         walls = _ENCLOSED if self._encloses and not has_user else Walls()

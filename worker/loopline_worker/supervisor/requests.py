@@ -24,6 +24,7 @@ CONFIGURE, FORK, SIGNAL, HAND_OVER, MEASURE, LEASE = b"o", b"+", b"s", b"h", b"m
 _HEAD_BYTES = 5
 _MOST_BYTES = 2**16
 _MOST_SIGNALLED = 5000
+"""Processes named in one request."""
 
 
 class ZygoteLine:
@@ -52,7 +53,9 @@ class ZygoteLine:
 
         ``only``: just these of them; empty: all.
         """
-        self._send(SIGNAL, str(root), str(int(signum)), *map(str, only[:_MOST_SIGNALLED]))
+        for start in range(0, max(1, len(only)), _MOST_SIGNALLED):
+            portion = only[start : start + _MOST_SIGNALLED]
+            self._send(SIGNAL, str(root), str(int(signum)), *map(str, portion))
 
     def lessor(self, folder: str) -> socket.socket:
         """Return the connection to a process that leases files of a task as its user (users/leases.py).

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import signal
 import socket
 from contextlib import suppress
@@ -32,10 +33,18 @@ def start(user: TaskUser, connection: int) -> int:
     try:
         kept = os.dup2(connection, 3)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        _raise_limit()
         credentials.become(user)
         _serve(socket.socket(fileno=kept))
     finally:
         os._exit(0)
+
+
+def _raise_limit() -> None:
+    """Allow as many open files as possible: the agent has a higher limit than the zygote, whose child this is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _serve(agent: socket.socket) -> None:

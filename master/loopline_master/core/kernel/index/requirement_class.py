@@ -1,4 +1,4 @@
-"""Requirement classes as keys: their parts, workers that meet them, and words for requirements that none meets."""
+"""Requirement classes as keys: their requirements, and the workers that meet them."""
 
 from __future__ import annotations
 
