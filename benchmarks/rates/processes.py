@@ -5,7 +5,8 @@ A master and a worker with their own settings, SQLite with synchronous=FULL, eve
 default, and without it, as the peers do. The limit is a loop that does nothing but start processes, two in flight;
 the floor is the least that a durable master-worker system in Python does. The slower disk takes 5 ms longer for every
 fsync. A master's PostgreSQL runs on the same computer. CPU is of all processes together, the tasks' own included; a
-database's and Slurm's daemons are not among them.
+database's and Slurm's daemons are not among them. Tasks without a network, and tasks that are shown a folder below
+/tmp, should be as quick as any other in the sandbox.
 
     python benchmarks/rates/processes.py [--full] [--tasks 2000] [--rounds 3] [--no-peers] [--json]
 """
@@ -80,6 +81,10 @@ def ways(options: argparse.Namespace, folder: Path, *, silent: bool) -> list[Way
         *limits.spawn_loops(tasks, SLOTS, folder, silent=silent),
         limits.floor("processes", tasks, SLOTS, silent=silent),
     ]
+    if not silent:
+        (shown := folder / "shown").mkdir(exist_ok=True)
+        found.append(ours(f"{OURS}, without a network", tasks, "--sandbox-network", "none", silent=False))
+        found.append(ours(f"{OURS}, a folder in /tmp shown", tasks, "--sandbox-show", str(shown), silent=False))
     if silent or options.no_peers:
         return found
     found.append(ours(f"{OURS}, PostgreSQL", tasks, silent=False, made=postgres_grid))
