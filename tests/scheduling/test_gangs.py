@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.events import JobCancelled
+from loopline_master.core.events import JobCancelled, WorkerReported
 from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.kernel.invariants import check
 from loopline_master.core.wings.gangs.gang import GangPhase
 from loopline_master.core.wings.gangs.phases import launches_of
 from loopline_master.core.wings.trust.trust import Trust
-from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
+from loopline_shared.model import AttemptId, AttemptState, JobState, Load, Order, Outcome, TaskId, TaskState
 from loopline_shared.parallel import rank_of
 from loopline_shared.protocol.gang_messages import MemberOrder
+from loopline_shared.protocol.transfers import CachedFile, PeerReport
+from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts, result
 
@@ -223,6 +226,23 @@ def test_failed_member_ends_the_launch_as_one_failure() -> None:
     made.end(AttemptId(1, 1, 6), Outcome.FAILED)
     assert made.task(1).failures == 2
     assert made.job(1).state is JobState.FAILED
+
+
+def test_gang_that_fails_as_another_wing_wakes_up_starts_again() -> None:
+    """One step ends the launch, then hears of the first large file: between the two, nothing of the gang is known."""
+    made = running(grid(max_attempts=2, peers=True))
+    made.end(AttemptId(1, 1, 1))
+    made.end(AttemptId(1, 1, 3))
+    step, large = made.step, PeerReport(1, cached=(CachedFile("0" * 64, 10**9),))
+    ant = made.agents["ant"]
+    ant.sent += 1
+    has_file = WorkerReported("ant", ant.session, Report(ant.sent, ant.seen, (), (), Load(1), peers=large))
+    made.step = lambda *events, **how: step(*events, has_file, **how)  # type: ignore[method-assign]
+    made.end(AttemptId(1, 1, 2), Outcome.FAILED)
+    made.step = step  # type: ignore[method-assign]
+    check(made.scheduler.state)
+    all_report(made, 4)
+    assert states(made, launch=1) == {AttemptState.RUNNING}
 
 
 def test_final_failure_of_a_member_ends_the_task() -> None:

@@ -39,7 +39,6 @@ class Gangs(Wing, Lead):
         state.keep(self._memory)
         state.lead, self.launches = self, self._memory.gangs
         self.planning = Planning(state)
-        self._is_arranged = False  # as awake
 
     @property
     def is_awake(self) -> bool:
@@ -113,8 +112,7 @@ class Gangs(Wing, Lead):
 
     def finish_step(self) -> None:
         self.planning.finish_step()
-        self._is_arranged = self.is_awake
-        if not self._is_arranged and self.is_awake:
+        if not self.is_awake:
             self.state.wings.arrange()
 
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
@@ -131,8 +129,7 @@ class Gangs(Wing, Lead):
         return task in self._memory.index.launches
 
     def job_placed(self, job: Job) -> None:
-        if not self._is_arranged and self.is_awake:
-            self._is_arranged = True
+        if self.is_awake and self not in self.state.wings.awake:
             self.state.wings.arrange()
 
     def take_result(self, attempt: Attempt, result: Result) -> None:
