@@ -17,6 +17,8 @@ from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
 from loopline_shared.protocol.checkpoints import (
     NO_COSTS,
+    USUAL_LOSS_S,
+    USUAL_STOP_S,
     CheckpointCosts,
     CheckpointReport,
     RefusedCheckpoint,
@@ -249,6 +251,38 @@ def test_lost_worker_and_restarted_master_change_nothing() -> None:
     assert grid.store.replayed().checkpoints == grid.store.checkpoints
     grid.end(attempt, wall_s=5.0, cpu_s=5.0)
     assert grid.job(job).used == pytest.approx(85.0), "the work in the checkpoint counts, once"
+
+
+def test_order_says_how_often_the_workers_attempts_were_interrupted() -> None:
+    """The owner of ant returns every 100 s, bee is switched off every 1000 s, and cat is new."""
+    grid = SavingGrid(lease_s=1000.0)
+    job = grid.submit(count=9, checkpoint=saving())
+
+    def told(name: str) -> tuple[float, float]:
+        (attempt,) = grid.running(name)
+        order = grid.agents[name].running[attempt].checkpoint
+        assert order
+        return order.stopped_every_s, order.lost_every_s
+
+    grid.join("ant")
+    usual = told("ant")
+    assert usual == (USUAL_STOP_S, USUAL_LOSS_S)
+    for _ in range(30):
+        grid.wait(100.0)
+        grid.gives_back(grid.only(job), slots=None)
+    assert 100.0 < told("ant")[0] < 300.0
+    assert told("ant")[1] > USUAL_LOSS_S / 2
+    grid.end(grid.only(job))
+    grid.leave("ant")
+    for _ in range(10):
+        grid.join("bee")
+        grid.leave("bee")
+        grid.reboot("bee")
+        grid.wait(1001.0)
+    grid.join("bee")
+    assert told("bee")[1] < 2000.0
+    grid.join("cat")
+    assert told("bee")[1] < told("cat")[1] < USUAL_LOSS_S
 
 
 def test_other_system_continues_only_from_portable_checkpoints() -> None:

@@ -229,7 +229,7 @@ def test_failed_member_ends_the_launch_as_one_failure() -> None:
 
 
 def test_gang_that_fails_as_another_wing_wakes_up_starts_again() -> None:
-    """One step ends the launch, then hears of the first large file: between the two, nothing of the gang is known."""
+    """The launch ends, and the first large file is reported, before the retry is among the waiting jobs."""
     made = running(grid(max_attempts=2, peers=True))
     made.end(AttemptId(1, 1, 1))
     made.end(AttemptId(1, 1, 3))

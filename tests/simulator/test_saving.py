@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -14,6 +15,7 @@ from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order
+from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.spec import JobSpec
 from loopline_simulator.__main__ import main
 from loopline_simulator.fast.availability import Absence, Interrupted, Interval, absences
@@ -26,7 +28,7 @@ from loopline_simulator.fast.trial import Case, run
 from loopline_simulator.fast.workload import Workload
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.study.sections import checkpoints
-from loopline_worker.checkpoints import interval
+from loopline_worker.checkpoints.interval import CheckpointIntervals
 from tests.simulator.test_changing import SETTINGS, Watch, facts, job
 
 UNTIL_50, FROM_60 = Interval(0.0, 50.0), Interval(60.0, math.inf)
@@ -98,20 +100,28 @@ def test_other_machine_continues_at_its_own_speed() -> None:
 def test_interval_is_the_workers_own_rule() -> None:
     saving = Saving(None, cost_s=2.0, size_bytes=100.0, bytes_s=25.0)
     _, watch = _run(saving, {"ant": [Interval(0.0, math.inf)]}, job(5_000.0))
-    rule = interval.remote(None, 0.0)
-    rule.succeeded(0.0, 4.0)
+    rule = CheckpointIntervals(CheckpointOrder(), 0.0)
+    rule.taken(0.0, 2.0)
     arrived = sorted(saved.taken_at for saved in watch.saved.values())
-    assert arrived[0] == 1.0 + 2.0 + 4.0  # the first is taken after a second, as its cost is not known yet
+    assert arrived[0] == pytest.approx(1.0 + 2 * rule.interval_s + 2.0 + 4.0)  # the first one shows the cost
     gaps = [later - before for before, later in pairwise(arrived[1:])]
-    assert gaps == pytest.approx([rule.interval_s] * len(gaps))
+    assert gaps == pytest.approx([2 * rule.interval_s] * len(gaps))  # each second one, as uploads cost more
     assert gaps
 
 
-def test_rule_can_be_given_the_mean_stay() -> None:
-    saving = Saving(None, cost_s=2.0, size_bytes=100.0, bytes_s=25.0, mean_stay_s=200.0)
-    _, watch = _run(saving, {"ant": [Interval(0.0, math.inf)]}, job(500.0))
-    arrived = sorted(saved.taken_at for saved in watch.saved.values())
-    assert [later - before for before, later in pairwise(arrived[1:])] == pytest.approx([40.0] * (len(arrived) - 2))
+def test_machine_whose_owner_comes_often_saves_more_often() -> None:
+    """The first task teaches how long the machine is there; the second one's checkpoints follow that."""
+    there, away = 300.0, 30.0
+    stays = [Interval(number * (there + away), number * (there + away) + there) for number in range(200)]
+    watch, hosts = _SavingWatch(), [Host("ant", facts(), REFERENCE)]
+    jobs, saving = [Arrival(0.0, job(10_000.0)), Arrival(0.0, job(1_000.0))], Saving(size_bytes=1.0)
+    SavingWorld(SETTINGS, hosts, jobs, watch, saving=saving, stays={"ant": stays}).run()
+
+    def gaps(number: int) -> list[float]:
+        own = sorted(saved.taken_at for saved in watch.saved.values() if saved.job == number)
+        return [later - before for before, later in pairwise(own)]
+
+    assert median(gaps(2)) < median(gaps(1)[:5]) / 2
 
 
 @pytest.mark.parametrize(("absence", "end"), [(Absence.SLEEPS, 110.0), (Absence.WORKS, 100.0)])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from loopline_shared.model import AttemptId
+from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.saved_state import PIECE_BYTES, SavedFile, SavedState
 from loopline_worker.checkpoints import folder_snapshot, interval
 from loopline_worker.checkpoints.folder_snapshot import NotTakenError, SnapshotTerms, TakenFolder, fill, stamps
@@ -270,28 +271,58 @@ def test_old_checkpoints_are_removed_but_not_those_in_use(folder: Path, tmp_path
     assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["1.1"]
 
 
-def test_interval_follows_the_cost() -> None:
-    one = interval.local(None, now=0.0)
+def _intervals(**order: float | None) -> interval.CheckpointIntervals:
+    return interval.CheckpointIntervals(CheckpointOrder(**order), now=0.0)
+
+
+def test_interval_follows_the_cost_and_the_interruptions() -> None:
+    one = _intervals(stopped_every_s=3600.0, lost_every_s=14400.0)
     assert one.due_at == interval.SHORTEST_S
-    one.succeeded(10.0, 0.5)
+    one.taken(10.0, 0.5)
     assert one.interval_s == pytest.approx(math.sqrt(3600))
-    one.succeeded(10.0, 1e6)
+    one.taken(10.0, 1e6)
     assert one.due_at == 10.0 + interval.LONGEST_S
-    other = interval.remote(None, now=0.0)
-    other.succeeded(0.0, 2.0)
-    assert other.interval_s == pytest.approx(240)
-    assert interval.remote(5.0, now=1.0).due_at == 6.0
+    rarely = _intervals(stopped_every_s=3600.0 * 4, lost_every_s=1e9)
+    rarely.taken(10.0, 0.5)
+    assert rarely.interval_s == pytest.approx(2 * math.sqrt(3600))
+
+
+def test_upload_costs_less_than_its_time_and_comes_with_a_fresh_checkpoint() -> None:
+    one = _intervals(stopped_every_s=3600.0, lost_every_s=14400.0)
+    one.taken(100.0, 0.5)  # every 60 s
+    one.uploaded(100.0, 6.0)  # every 240 s
+    assert one.interval_s == pytest.approx(60)
+    assert one.upload_at(160.0) == 370.0, "half an interval late, unless a newer one comes before"
+    assert one.upload_at(309.0) == 370.0
+    assert one.upload_at(311.0) == 311.0, "rather now than without the work of an interval"
+    assert one.upload_at(400.0) == 400.0
+
+
+def test_checkpoint_is_taken_for_each_upload_where_only_the_disk_is_lost() -> None:
+    one = _intervals(stopped_every_s=1e9, lost_every_s=1000.0)
+    one.taken(0.0, 2.0)
+    one.uploaded(0.0, 4 * 30.0)
+    assert one.interval_s == pytest.approx(math.sqrt(2 * 32 * 1000))
+
+
+def test_interval_of_the_job_is_kept() -> None:
+    one = _intervals(every_s=5.0)
+    one.taken(1.0, 100.0)
+    assert one.due_at == one.upload_at(6.0) == 6.0
 
 
 def test_interval_doubles_after_every_second_failure() -> None:
-    one = interval.local(2.0, now=0.0)
+    one = _intervals(every_s=2.0)
     intervals = []
     for number in range(5):
-        one.failed(float(number))
+        one.not_taken(float(number))
         intervals.append(one.interval_s)
     assert intervals == [2.0, 4.0, 4.0, 8.0, 8.0]
-    one.succeeded(5.0, 0.1)
+    one.taken(5.0, 0.1)
     assert one.interval_s == 2.0
+    for _ in range(2):
+        one.not_uploaded(10.0)
+    assert one.upload_at(11.0) == 10.0 + 4.0 + 1.0
 
 
 def test_only_small_files_are_read_while_the_task_is_still(folder: Path) -> None:

@@ -18,6 +18,8 @@ MAX_CHECKPOINT_BYTES = 2**40
 DEFAULT_CHECKPOINT_BYTES = 10**9
 MAX_LINE = 1000
 MAX_PER_REPORT = 1000
+USUAL_STOP_S = 3600.0
+USUAL_LOSS_S = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,9 @@ class Resumption:
 class CheckpointOrder:
     """A part of a Run: the attempt takes checkpoints, and may continue from one."""
 
-    every_s: Seconds | None = None  # None: as their cost suggests
+    every_s: Seconds | None = None  # None: as their cost and the next two suggest
+    stopped_every_s: Seconds = USUAL_STOP_S  # mean time between interruptions that the worker's disk survives
+    lost_every_s: Seconds = USUAL_LOSS_S  # mean time between the others
     exit_code: int | None = None
     max_bytes: Annotated[int, Field(ge=1, le=MAX_CHECKPOINT_BYTES)] = DEFAULT_CHECKPOINT_BYTES
     resume: Resumption | None = None  # None: from the beginning, unless this worker has a newer one

@@ -1,6 +1,6 @@
 """The fast world with checkpoints: a lost task continues from the newest one at the master.
 
-When a checkpoint is due is decided by the worker's own code (``CheckpointInterval``), and which one a new attempt
+When a checkpoint is due is decided by the worker's own code (``CheckpointIntervals``), and which one a new attempt
 continues from by the scheduler. Each checkpoint stops its task for ``Saving.cost_s``. An upload takes
 ``Saving.upload_s``, while the task computes. A machine that lost its attempts has lost its own copies as well.
 """
@@ -25,8 +25,7 @@ from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.metrics import Measures, Spent
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.kernel import Appointment
-from loopline_worker.checkpoints import interval
-from loopline_worker.checkpoints.interval import CheckpointInterval
+from loopline_worker.checkpoints.interval import CheckpointIntervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class Saving:
     cost_s: float = 1.0  # pause of the task for each
     size_bytes: float = 1e8
     bytes_s: float = 1.25e7  # rate of uploads; the default is 100 Mbit/s
-    mean_stay_s: float | None = None  # given to the worker's rule; None: it assumes its own times
 
     @property
     def upload_s(self) -> float:
@@ -69,12 +67,12 @@ class _Ongoing:
     since: float
     counted_at: float
     work: float  # of the task, also by earlier attempts
-    local: CheckpointInterval | None  # None: it takes no checkpoints
-    remote: CheckpointInterval | None
+    intervals: CheckpointIntervals | None  # None: it takes no checkpoints
     worked_s: float = 0.0  # by this attempt, without the time of checkpoints
     newest: _LocalCheckpoint | None = None
     sent: _LocalCheckpoint | None = None
     upload: Appointment | None = None
+    is_uploading: bool = False
 
     def count(self, now: float) -> None:
         """Count what the task has computed until now."""
@@ -129,23 +127,15 @@ class SavingWorld(ChangingWorld):
             since=now,
             counted_at=now,
             work=self._contents[resume.manifest] if resume else 0.0,
-            local=self._interval(interval.local, order) if order else None,
-            remote=self._interval(interval.remote, order) if order else None,
+            intervals=CheckpointIntervals(order, now) if order else None,
         )
         self._continue(ongoing)
-
-    def _interval(
-        self, usual: Callable[[float | None, float], CheckpointInterval], order: CheckpointOrder
-    ) -> CheckpointInterval:
-        if self._saving.mean_stay_s is None:
-            return usual(order.every_s, self.kernel.now)
-        return CheckpointInterval(order.every_s, self._saving.mean_stay_s, self.kernel.now)
 
     def _continue(self, ongoing: _Ongoing) -> None:
         """Wait for the attempt's end or its next checkpoint, whichever comes first."""
         host, attempt, start = ongoing.host, ongoing.attempt, ongoing.counted_at
         end = host.speed.end_of(start, self._work_of(attempt) - ongoing.work)
-        due = max(ongoing.local.due_at, start) if ongoing.local else math.inf
+        due = max(ongoing.intervals.due_at, start) if ongoing.intervals else math.inf
         if end == math.inf and due < math.inf and not host.speed.work_between(start, due):
             due = math.inf  # its host sleeps, perhaps for ever
         is_due = due < end
@@ -188,34 +178,38 @@ class SavingWorld(ChangingWorld):
 
     def _save(self, ongoing: _Ongoing) -> None:
         """Take a checkpoint: the task computes again when it is done."""
-        assert ongoing.local
+        assert ongoing.intervals
         now = self.kernel.now
         ongoing.count(now)
         ongoing.newest = _LocalCheckpoint(ongoing.work, ongoing.worked_s)
         ongoing.counted_at = now + self._saving.cost_s
-        ongoing.local.succeeded(now, self._saving.cost_s)
+        ongoing.intervals.taken(now, self._saving.cost_s)
         self._plan_upload(ongoing)
         self._continue(ongoing)
 
     def _plan_upload(self, ongoing: _Ongoing) -> None:
-        assert ongoing.remote
-        if ongoing.upload is None and ongoing.newest is not ongoing.sent:
-            due = max(ongoing.remote.due_at, ongoing.counted_at, self.kernel.now)
-            ongoing.upload = self.kernel.at(due, partial(self._begin_upload, ongoing))
+        assert ongoing.intervals
+        if ongoing.is_uploading or ongoing.newest is ongoing.sent:
+            return
+        if ongoing.upload:
+            ongoing.upload.cancel()
+        due = max(ongoing.intervals.upload_at(self.kernel.now), ongoing.counted_at)
+        ongoing.upload = self.kernel.at(due, partial(self._begin_upload, ongoing))
 
     def _begin_upload(self, ongoing: _Ongoing) -> None:
         assert ongoing.newest
+        ongoing.is_uploading = True
         began, done = self.kernel.now, self.kernel.now + self._saving.upload_s
         ongoing.upload = self.kernel.at(done, partial(self._end_upload, ongoing, ongoing.newest, began))
 
     def _end_upload(self, ongoing: _Ongoing, checkpoint: _LocalCheckpoint, began: float) -> None:
-        assert ongoing.remote
-        ongoing.upload, now = None, self.kernel.now
+        assert ongoing.intervals
+        ongoing.upload, ongoing.is_uploading, now = None, False, self.kernel.now
         if ongoing.host.name not in self._online:  # the next checkpoint plans another
-            ongoing.remote.failed(now)
+            ongoing.intervals.not_uploaded(now)
             return
         ongoing.sent = checkpoint
-        ongoing.remote.succeeded(began, now - began)
+        ongoing.intervals.uploaded(began, now - began)
         self._report_taken(ongoing, checkpoint)
         if ongoing.attempt in self._ongoing:
             self._plan_upload(ongoing)

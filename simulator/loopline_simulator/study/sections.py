@@ -31,7 +31,6 @@ BY_POLICY = (
     ("fair", HOLD), ("fair", NONE), ("round-robin", HOLD), ("first-come", HOLD), ("first-come", NONE),
     ("space-partition", NONE), *((policy, order) for policy in FIELD for order in (NONE, HOLD)),
 )  # fmt: skip
-_KNOWING = "auto, mean stay known"
 TOTAL = Shown("total", "mean total time, s")
 SLOWDOWN = Shown("slowdown", "mean slowdown")
 LOST = Shown("lost", "work lost to replicas", as_share=True)
@@ -180,7 +179,7 @@ def checkpoints() -> Section:
     """Return how often long tasks should be saved where owners come and go."""
     park, cases = Park(16, (0.7, 1.0, 1.3), (), fit=1.0), {}
     rows: dict[str, float | None] = {f"every {minutes} min": 60.0 * minutes for minutes in (1, 3, 10, 30, 60)}
-    rows = {"none": 0.0, **rows, "auto": None, _KNOWING: None}
+    rows = {"none": 0.0, **rows, "auto": None}
     for policy in ("fair", "round-robin"):
         for pool, law in (("Condor pool", CONDOR), ("student lab", STUDENT_LAB)):
             owners = Churn(law, AWAY)
@@ -189,8 +188,7 @@ def checkpoints() -> Section:
                 interval = workload.interval_for(0.5, park.capacity * owners.share_there)
                 workload = replace(workload, interval=interval)
                 for row, every_s in rows.items():
-                    known = law.mean if row == _KNOWING else None
-                    saved = replace(saving, every_s=every_s, mean_stay_s=known)
+                    saved = replace(saving, every_s=every_s)
                     cases[row, f"{policy}, {pool}, {size}"] = Case(
                         0, policy, HOLD, workload, park, max_replicas=2, churn=owners, saving=saved
                     )
@@ -201,10 +199,9 @@ def checkpoints() -> Section:
         "of the machines that are there; two attempts of a task at once, as live. Owners come and go as in the "
         "section before. A checkpoint stops its task for 1 s (100 MB) or 10 s (1 GB), and is uploaded at 100 "
         "Mbit/s while the task computes. A machine that was switched off has lost its own copies: the task "
-        "continues from the newest checkpoint that the master has. `auto` is the rule of a live worker, which "
-        "expects an interruption each hour, and one in four hours that costs the disk; the last row gives it the "
-        "mean stay instead. Lost is all work that no result contains: of lost attempts, of replicas, and what a "
-        "machine could have done during checkpoints.",
+        "continues from the newest checkpoint that the master has. `auto` is the rule of a live worker; how often "
+        "each machine's tasks are interrupted is learnt during the run. Lost is all work that no result contains: of "
+        "lost attempts, of replicas, and what a machine could have done during checkpoints.",
         cases,
         base="auto",
         shown=(TOTAL, Shown("lost", "work lost", as_share=True), PASSED),

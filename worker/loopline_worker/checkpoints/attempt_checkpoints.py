@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.checkpoints import RefusedCheckpoint, TakenCheckpoint
 from loopline_worker.attempts.agent_wing import AgentView, AttemptPart, OngoingAttempt
-from loopline_worker.checkpoints import interval
 from loopline_worker.checkpoints.folder_snapshot import NotTakenError, stamps
+from loopline_worker.checkpoints.interval import CheckpointIntervals
 from loopline_worker.checkpoints.packing import Checkpoint, Packed
 from loopline_worker.checkpoints.resuming import IncompleteError, Resuming
 from loopline_worker.checkpoints.save_events import SaveEvents
@@ -51,14 +51,13 @@ class AttemptCheckpoints(AttemptPart):
         It is called with None if the checkpoint that the master offered is incomplete.
         """
         assert run.checkpoint
-        now, every_s = time.monotonic(), run.checkpoint.every_s
         self._order = run.checkpoint
         self._tools = tools
         self._agent = agent
         self._on_news, self._on_end = on_news, on_end
         self._stored = tools.store.task(run.attempt)
-        self._interval = interval.local(every_s, now)
-        self._sending = Sending(self._stored, tools, interval.remote(every_s, now), self._on_sent)
+        self._intervals = CheckpointIntervals(run.checkpoint, time.monotonic())
+        self._sending = Sending(self._stored, tools, self._intervals, self._on_sent)
         self._news = asyncio.Event()
         self._events = SaveEvents(self._news.set, self._count_output)
         self._tree: Tree | None = None
@@ -152,14 +151,14 @@ class AttemptCheckpoints(AttemptPart):
         while not self._is_over:
             self._news.clear()
             self._events.read()
-            wait_s = self._interval.due_at - time.monotonic()
+            wait_s = self._intervals.due_at - time.monotonic()
             if self._must_take or wait_s <= 0:
                 self._must_take = False
                 has_changed = await self._snapshots.has_changed()
                 if has_changed and self._events.output_matches:
                     await self._make_checkpoint(tree)
                     continue
-                wait_s = self._interval.interval_s
+                wait_s = self._intervals.interval_s
                 self._missed += has_changed
                 if self._missed >= MOST_MISSED:
                     self._explain(OUTPUT_AHEAD)
@@ -176,12 +175,12 @@ class AttemptCheckpoints(AttemptPart):
         try:
             checkpoint = await self._snapshots.make(tree)
         except (NotTakenError, OSError) as error:
-            self._interval.failed(time.monotonic())
-            if self._interval.is_failing:
+            self._intervals.not_taken(time.monotonic())
+            if self._intervals.is_failing:
                 self._explain(str(error))
         else:
             self._said, self._missed = "", 0
-            self._interval.succeeded(began_at, time.monotonic() - began_at)
+            self._intervals.taken(began_at, time.monotonic() - began_at)
             self._sending.offer(checkpoint)
 
     def _explain(self, reason: str) -> None:

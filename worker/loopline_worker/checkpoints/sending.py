@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from loopline_shared.model import Sha256
 from loopline_shared.protocol.checkpoints import CheckpointCosts, TakenCheckpoint
-from loopline_worker.checkpoints.interval import CheckpointInterval
+from loopline_worker.checkpoints.interval import CheckpointIntervals
 from loopline_worker.checkpoints.local_store import StoredTask
 from loopline_worker.checkpoints.packing import Checkpoint
 from loopline_worker.checkpoints.tools import CheckpointTools, together
@@ -27,13 +27,13 @@ class Sending:
         self,
         stored: StoredTask,
         tools: CheckpointTools,
-        interval: CheckpointInterval,
+        intervals: CheckpointIntervals,
         on_sent: Callable[[TakenCheckpoint], None],
     ) -> None:
         self.at_master: frozenset[Sha256] = frozenset()
         """Pieces of the newest checkpoint that the master has."""
         self.sent_s = 0.0  # run time of the task in the newest one at the master
-        self.interval = interval
+        self._intervals = intervals
         self._stored = stored
         self._tools = tools
         self._on_sent = on_sent
@@ -51,7 +51,7 @@ class Sending:
         return frozenset(name for packed in kept for name in (packed.manifest, *packed.sizes))
 
     def offer(self, checkpoint: Checkpoint) -> None:
-        """Send this one when the next is due, unless a newer one comes before."""
+        """Send this one when the next upload is due, unless a newer one comes before."""
         self._newest = checkpoint
         self._plan()
 
@@ -87,9 +87,11 @@ class Sending:
 
     def _plan(self) -> None:
         """Start sending when it is due. What is under way is finished first."""
-        if self._sending is None and self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, self.interval.due_at - time.monotonic()), self._start)
+        if self._sending is None:
+            if self._timer:
+                self._timer.cancel()
+            now = time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(self._intervals.upload_at(now) - now, self._start)
 
     def _start(self) -> None:
         self._timer, self._on_its_way = None, self._newest
@@ -102,10 +104,10 @@ class Sending:
             sent_bytes = await self._send_pieces(one)
             self.sent_s = one.record.wall_s
         except UploadRefusedError as error:
-            self.interval.failed(time.monotonic())
+            self._intervals.not_uploaded(time.monotonic())
             log.warning("a checkpoint of %s stays here: %s", one.record.attempt, error)
         else:
-            self.interval.succeeded(began_at, time.monotonic() - began_at)
+            self._intervals.uploaded(began_at, time.monotonic() - began_at)
             self._sent, self.at_master = one.packed.manifest, frozenset(one.packed.sizes)
             self._sent_count, self._sent_bytes = self._sent_count + 1, self._sent_bytes + sent_bytes
             self._on_sent(_taken(one, sent_bytes, CheckpointCosts(self._sent_count, self._sent_bytes)))

@@ -453,14 +453,16 @@ def _depart(state: State, job: Job, end: JobState) -> None:
 
 def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
-    task.started_at = task.started_at or state.grid.now
+    if task.started_at is None:
+        task.started_at = state.grid.now
     fresh = state.fresh[job.id]
     fresh.discard(task.number)
     if job.size is None and fresh.count < 2:
         weigh(state, job)
     if job.state is QUEUED_JOB:
         job.state = transitions.check(transitions.JOB, job.state, JobState.RUNNING)
-        job.started_at = job.started_at or state.grid.now
+        if job.started_at is None:
+            job.started_at = state.grid.now
 
 
 def weigh(state: State, job: Job) -> None:

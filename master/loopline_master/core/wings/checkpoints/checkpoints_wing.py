@@ -26,6 +26,7 @@ from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Task, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_shared.model import AttemptId, AttemptState, Facts, TaskId, TaskState
 from loopline_shared.protocol.checkpoints import (
@@ -57,6 +58,7 @@ class Checkpoints(Wing):
         self._saved: dict[TaskId, list[SavedCheckpoint]] = {}  # the newest last
         self._resumed: dict[AttemptId, ResumedAttempt] = {}
         self._accounts: dict[AttemptId, CheckpointAccount] = {}
+        self._history = InterruptionHistory()
         self.refused: dict[AttemptId, str] = {}
         """Why running attempts take no checkpoints, for ``explain`` alone; forgotten when the master restarts."""
 
@@ -108,6 +110,7 @@ class Checkpoints(Wing):
             self._jobs -= gone
             self._saved = {task: saved for task, saved in self._saved.items() if task.job in self._jobs}
             if not self._jobs:
+                self._history.keep(self.state.workers)
                 self.state.wings.arrange()
 
     def most_waiting(self, job: Job, worker: Worker) -> float:
@@ -159,7 +162,8 @@ class Checkpoints(Wing):
         """
         own = (one for one in reversed(self.of(task.id)) if one.attempt == attempt.number)
         before = next(own, None) or self._resumed.get(attempt.id)
-        most_s = max(0.0, self.state.now - (task.started_at or attempt.dispatched_at))  # an upper bound
+        began_at = attempt.dispatched_at if task.started_at is None else task.started_at
+        most_s = max(0.0, self.state.now - began_at)  # an upper bound
         cpu_s, wall_s = min(taken.cpu_s, most_s * worker.facts.cpus), min(taken.wall_s, most_s)
         work, measured_s = (before.work, before.cpu_s) if before else (0.0, 0.0)
         portable = job.spec.checkpoint and job.spec.checkpoint.portable
@@ -324,6 +328,9 @@ class Checkpoints(Wing):
                 self.state.put(replace(saved, failed_on=(*saved.failed_on, attempt.worker)))
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
+        if attempt.job in self._jobs and (spec := self.state.jobs[attempt.job].spec.checkpoint):
+            worker, stops_itself = self.state.workers[attempt.worker], spec.exit_code is not None
+            self._history.follow(attempt, worker, self.state.now, stops_itself=stops_itself)
         if not after:
             self._resumed.pop(attempt.id, None)
             self._accounts.pop(attempt.id, None)
@@ -338,11 +345,14 @@ class Checkpoints(Wing):
             if spec is None:
                 continue
             resumed = self._resumed.get(run.attempt)
+            stopped_every_s, lost_every_s = self._history.means_s(worker.name, self.state.now)
             run.checkpoint = CheckpointOrder(
                 spec.every_s,
-                spec.exit_code,
-                spec.max_bytes or DEFAULT_CHECKPOINT_BYTES,
-                None if resumed is None else resumed.as_told(),
+                stopped_every_s,
+                lost_every_s,
+                exit_code=spec.exit_code,
+                max_bytes=spec.max_bytes or DEFAULT_CHECKPOINT_BYTES,
+                resume=None if resumed is None else resumed.as_told(),
             )
 
     def check(self, of: Job | Worker | None) -> None:
