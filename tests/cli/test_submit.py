@@ -30,6 +30,7 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
         {"requires": {"os": "linux", "memory_bytes": 2_000_000_000, "labels": ["matlab", "gpu"], "slots": 2}},
     ),
     (["--exclusive", "--", "t"], {"requires": {"exclusive": True}}),
+    (["--network", "--", "t"], {"requires": {"network": True}}),
     (["--gpus", "2", "--need", "matlab", "--", "t"], {"requires": {"gpus": 2, "needs": {"matlab": 1}}}),
     (
         ["--gpu-memory", "8GB", "--gpu-model", "A4000", "--gpu-capability", "8.0", "--", "t"],

@@ -90,6 +90,8 @@ def test_system_service_has_separate_users_for_tasks(computer: Computer) -> None
     agent, *_ = computer.says("pgrep -u loopline -f 'm loopline_worker'").split()
     assert "CapPrm:\t0000000000000000" in computer.says(f"cat /proc/{agent}/status")
     until_no_folder_is_left(computer, "/var/lib/loopline/worker/scratch")
+    sees = "readlink /proc/self/ns/net"
+    assert said_by_task(computer, sees) != [computer.says(sees).strip()], "no network unless the job requests it"
 
     hides = "mkdir -m 700 closed; for file in one two; do head -c 9000000 /dev/zero > closed/$file; done; sleep 99"
     job = submitted(computer, hides, "--wait", "--max-attempts", "1")
@@ -210,7 +212,11 @@ def test_master_is_restarted_after_a_crash_and_at_boot(computer: Computer) -> No
 
 def said_by_spy(computer: Computer) -> list[str]:
     """Return the output of a task that tries to reach other users' data: it should print only its own user."""
-    job = submitted(computer, SPY, "--wait")
+    return said_by_task(computer, SPY)
+
+
+def said_by_task(computer: Computer, script: str) -> list[str]:
+    job = submitted(computer, script, "--wait")
     return computer.says(f"{MASTER} loopline logs {job}.1").splitlines()
 
 

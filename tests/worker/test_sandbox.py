@@ -24,6 +24,7 @@ from loopline_worker.launch.interface import Job
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.launch.visible_paths import Visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice, WorkerSettings
+from loopline_worker.supervisor import requests
 from loopline_worker.supervisor.walls import landlock
 from tests.sandboxes import needs_bubblewrap, without_bubblewrap
 from tests.worker.bench import Bench, is_alive, name_of, processes_of, python, run_of, until
@@ -94,13 +95,32 @@ async def test_task_has_the_network_on_request_if_the_worker_allows_it(tmp_path:
 
 
 @needs_bubblewrap
+@pytest.mark.parametrize(
+    ("is_service", "options", "network"),
+    [
+        (True, {}, NetworkAccess.REQUESTED),
+        (False, {}, NetworkAccess.ALL),
+        (True, {"sandbox": SandboxChoice.LANDLOCK}, NetworkAccess.ALL),
+        (True, {"sandbox_network": NetworkAccess.ALL}, NetworkAccess.ALL),
+        (False, {"sandbox_network": NetworkAccess.NONE}, NetworkAccess.NONE),
+    ],
+)
+def test_tasks_of_the_system_service_have_a_network_only_on_request(
+    monkeypatch: pytest.MonkeyPatch, is_service: bool, options: dict[str, Any], network: NetworkAccess
+) -> None:
+    """A stand-in for the service's zygote, which needs root; tests/live/test_systemd.py has a real one."""
+    monkeypatch.setattr(requests, "inherited", lambda: object() if is_service else None)
+    assert parts._network(WorkerSettings(**options)) is network
+
+
+@needs_bubblewrap
 async def test_failure_without_a_network_tells_the_job_to_request_it(tmp_path: Path) -> None:
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.REQUESTED)
     connects = "import socket; socket.create_connection(('192.0.2.1', 80), 10)"
     async with Bench(tmp_path, sandbox=walls) as bench:
         offline = await bench.result(python(connects, network=False))
         other = await bench.result(python("raise SystemExit('no licence')", task=2, network=False))
-    assert offline.reason.endswith("(it had no network: the job must request it, `requires: {network: true}`)")
+    assert offline.reason.endswith("(it had no network: submit with `--network`, or `requires: {network: true}`)")
     assert offline.reason.startswith("OSError: [Errno 101] Network is unreachable")
     assert other.reason == "no licence"
 

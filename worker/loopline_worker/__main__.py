@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log_file(file) if (file := options.pop("log_file") or _default_log()) else logging.StreamHandler(sys.stderr)
     ]
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", handlers=handlers)
-    logging._srcfile = None  # what no line shows is not looked up: half the cost of one (logging's HOWTO)
+    logging._srcfile = None  # no log line shows the caller, whose lookup is half the cost of a line (logging HOWTO)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     try:
         return _run(options)
@@ -58,7 +58,7 @@ def _default_log() -> str:
 
 
 def _log_file(file: str) -> logging.Handler:
-    """Return a log that begins anew at 5 MiB and keeps three earlier ones."""
+    """Return a log file that is rotated at 5 MiB, with three older ones kept."""
     from logging.handlers import RotatingFileHandler
 
     Path(file).parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def _run(options: dict[str, object]) -> int:
     for unknown in unknown_variables(WorkerSettings):
         logging.warning("%s", unknown)
     settings = with_master(WorkerSettings.load(**options))
-    settings.find_token()  # raises if its file is not there: what is not there cannot be hidden from tasks
+    settings.find_token()  # raises if the file is missing: the sandbox must know what to hide from tasks
     data_directory = DataDirectory(settings.data_dir)
     try:
         delegation.kill_leftovers()
@@ -94,7 +94,7 @@ def _run(options: dict[str, object]) -> int:
 
 
 def _on_start(agent: Agent) -> None:
-    gc.freeze()  # what is here now stays: it need not be looked through again and again
+    gc.freeze()  # these objects stay for good: collections may skip them
     gc.set_threshold(_GARBAGE)
     gc.enable()
     _stop_on_signals(agent)

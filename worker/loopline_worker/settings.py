@@ -65,7 +65,7 @@ def _ip(text: str) -> str:
 
 
 def _several(values: object) -> object:
-    """Split what is given as the master's address: what follows commas are further addresses."""
+    """Split the master's address at commas: the first is the master, the others are further masters."""
     if not isinstance(values, dict) or "," not in str(values.get("master", "")):
         return values
     first, _, others = str(values["master"]).partition(",")
@@ -110,6 +110,7 @@ class SandboxChoice(StrEnum):
 class NetworkAccess(StrEnum):
     """The setting ``sandbox_network``: which tasks have the network of the computer; others have none."""
 
+    AUTO = "auto"
     ALL = "all"
     REQUESTED = "requested"
     GANGS = "gangs"
@@ -270,9 +271,9 @@ class WorkerSettings(Settings):
         NetworkAccess,
         Field(
             description="tasks with network: all; requested: of jobs that ask for it; gangs: members of gangs that "
-            "ask, between them alone; none"
+            "ask, between them alone; none; auto: requested for a service of the system with bubblewrap, else all"
         ),
-    ] = NetworkAccess.ALL
+    ] = NetworkAccess.AUTO
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="files and folders that tasks may read besides")
     ] = ()

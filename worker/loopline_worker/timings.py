@@ -10,56 +10,56 @@ from __future__ import annotations
 from loopline_worker.supervisor.intervals import END_BATCH_S
 
 PREFETCH_S = 0.02
-"""So much work is prefetched at a supervisor at most: more would only be missing elsewhere.
+"""Most work that is prefetched at a supervisor: with more, other supervisors would run out.
 
-It is longer than ``END_BATCH_S``, else a slot would wait for the agent between two short tasks.
+It exceeds ``END_BATCH_S``, or a slot would wait for the agent between two short tasks.
 """
 SLOW_TASK_S = 0.03
-"""Nothing is prefetched behind a task that has run for so long, because it may run for as long again.
+"""Nothing is prefetched behind a task that has run this long, because it may run as long again.
 
-It is longer than ``PREFETCH_S``: a task that is as long as the work behind it is no exception.
+It exceeds ``PREFETCH_S``, so that a task as long as the work behind it counts as fast.
 """
 LONGEST_COUNTED_S = 0.1
-"""A longer task counts as this in the estimate of durations, so that a few short ones correct the estimate."""
+"""Longer tasks are counted as this long in the estimate of durations, so that a few short ones correct it."""
 LAST_TASK_SHARE = 0.2
 """The last task's share of the estimate. One slow task ends prefetching, for its share alone is ``PREFETCH_S``."""
 SUPERVISOR_IDLE_S = 30.0
-"""A supervisor without tasks is kept for so long."""
+"""A supervisor exits after this time without tasks."""
 INTERPRETER_PAUSE_AFTER_S = 0.1
-"""An interpreter without calls is paused (frozen) after so long; most calls are followed by another one sooner."""
+"""An interpreter is paused (frozen) after this time without calls; most calls are followed by another one sooner."""
 INTERPRETER_IDLE_S = 60.0
-"""An interpreter without calls is kept for so long: longer than ``SUPERVISOR_IDLE_S``, for it is dearer to start."""
+"""An interpreter exits after this time without calls. It takes longer to start than a supervisor."""
 
 SHORTEST_REPORT_PAUSE_S = 0.05
-"""Reports that only keep the lease leave no sooner after one another, whatever the master asks for."""
+"""Shortest interval between Reports that only renew the lease, whatever the master asks for."""
 GATHER_S = 0.05
-"""While attempts wait here for a slot, what happens within this time after a Report goes with the next one."""
+"""While attempts wait here for a slot, news within this time after a Report are sent with the next one."""
 ANSWER_WITHIN_S = 0.1
-"""After this long the next Report leaves although the last one is not answered."""
+"""The next Report is sent after this time even if the last one has not been answered."""
 REPORT_WITHIN_S = 0.5
 """A Report of a mere start waits this long: often the result comes first, and one frame tells both."""
 
 LOOK_AGAIN_S = 0.02
-"""The idle detector is read so often until a freeze is complete."""
+"""Interval between readings of the idle detector until a freeze is complete."""
 LOOK_EVERY_S = 0.1
 """The same while tasks run: the largest part of the time from an input until they are frozen."""
 LOOK_WHILE_FROZEN_S = 0.5
 """The same while all tasks are frozen, when a quick thaw does not matter."""
 CONTENTION_EVERY_S = 0.04
-"""Pause between looks at contention while tasks run: they may disturb for so long where no weight helps."""
+"""Interval between checks for contention while tasks run. Without CPU weights they may disturb others this long."""
 
 STOP_GRACE_S = 5.0
 """Longest grace from SIGTERM to SIGKILL as the agent stops; its service kills it after 20 s."""
 
 CHECK_DUE_EVERY_S = 0.1
-"""The runner asks so often whether a check of limits is due."""
+"""Interval at which the runner looks for due checks of limits."""
 FIRST_CHECK_S = 0.2
 """A shorter task is never checked: for a tenth of a second that would be a good part of the cost."""
 CHECK_LIMITS_EVERY_S = 0.5
-"""Limits that the system does not enforce are checked so often."""
+"""Interval between checks of limits that the system does not enforce."""
 
 CHECK_CLOSELY_EVERY_S = 0.02
-"""The memory of a task that may exceed its limit any moment is read so often, where no control group keeps it."""
+"""Interval between readings of a task's memory when it is close to its limit and no control group enforces it."""
 
 assert END_BATCH_S < PREFETCH_S < SLOW_TASK_S < LONGEST_COUNTED_S
 assert LAST_TASK_SHARE * LONGEST_COUNTED_S >= PREFETCH_S

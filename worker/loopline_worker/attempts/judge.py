@@ -78,7 +78,7 @@ def with_last_line(reason: str, exit_code: int | None, last_line: str) -> str:
 def with_network_hint(reason: str, job: Job) -> str:
     """Return why a task failed, with the remedy if it seems to lack the network that its job has not requested."""
     if job.may_request_network and any(words in reason for words in _OFFLINE):
-        return f"{reason[:300]} (it had no network: the job must request it, `requires: {{network: true}}`)"
+        return f"{reason[:300]} (it had no network: submit with `--network`, or `requires: {{network: true}}`)"
     return reason
 
 

@@ -206,6 +206,8 @@ class PlaceOptions:
         Memory that a task needs: 2GB, 512MiB.
     label
         A label that a worker must have; may be given several times.
+    network
+        The tasks need the network. Some workers give it only to jobs that ask for it.
     slots
         Slots that a task takes, on each of its nodes.
     exclusive
@@ -228,6 +230,7 @@ class PlaceOptions:
     os: Literal["linux", "macos", "windows"] | None = None
     memory: BytesOption = None
     label: Annotated[tuple[str, ...], Parameter(metavar="LABEL")] = ()
+    network: Annotated[bool, Parameter(negative=())] = False
     slots: int | None = None
     exclusive: Annotated[bool, Parameter(negative=())] = False
     need: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
@@ -244,6 +247,7 @@ class PlaceOptions:
                 "os": self.os,
                 "memory_bytes": self.memory,
                 "labels": list(self.label),
+                "network": self.network or None,
                 "slots": self.slots,
                 "exclusive": self.exclusive or None,
                 "needs": dict(values.need(text) for text in self.need),
