@@ -38,6 +38,8 @@ folder, scratch = os.environ["LOOPLINE_CHECKPOINT"], os.environ["LOOPLINE_SCRATC
 steps, pause_s, code, quits_at = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 place = folder + "/count"
 count = int(open(place).read()) if os.path.exists(place) else 0
+if steps < 0:
+    steps = count - steps
 print("from", count, "after", os.environ["LOOPLINE_RESUMED"], file=open(scratch + "/begun", "w"))
 while count < steps:
     time.sleep(pause_s)
@@ -58,7 +60,12 @@ def run_of(code: str, *arguments: object, number: int = 1, **order: Any) -> Run:
     return Run(AttemptId(1, 1, number), command, {}, {}, checkpoint=CheckpointOrder(**{"every_s": 0.02, **order}))
 
 
+FOR_EVER = 10**9
+MORE = 20
+
+
 def counts(steps: int, pause_s: float = 0.02, code: int = 0, quits_at: int = 0, **order: Any) -> Run:
+    """A Run that counts. ``steps``: until then; if negative, this many more than in its checkpoint."""
     return run_of(COUNTS, steps, pause_s, code, quits_at, **order)
 
 
@@ -107,6 +114,12 @@ async def has_taken(master: SmallMaster, count: int = 1) -> TakenCheckpoint:
     return taken(master)[-1]
 
 
+def output_from(master: SmallMaster, one: TakenCheckpoint, folder: Path) -> bytes:
+    """Return the whole output of a task that has counted on from this checkpoint."""
+    restored(master, one, folder)
+    return output_of(int((folder / "count").read_text()) + MORE)
+
+
 async def test_output_of_every_checkpoint_is_that_of_its_state(
     master: SmallMaster, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,13 +162,13 @@ async def test_killed_agents_task_continues_from_the_local_disk(
     master: SmallMaster, start: Start, sandbox: SandboxChoice
 ) -> None:
     worker = start(sandbox=sandbox)
-    run = counts(60)
+    run = counts(FOR_EVER)
     await master.say(run)
     await has_taken(master, 2)
     await worker.crash()
     worker = start(sandbox=sandbox)
     assert (await end_of(master, run)).outcome is Outcome.GIVEN_BACK
-    again = counts(60, number=2)
+    again = counts(-MORE, number=2)
     await master.say(again)
     place = worker.folder / "scratch" / "1.1.2" / "begun"
     await until(lambda: place.exists() and place.read_text())
@@ -163,8 +176,8 @@ async def test_killed_agents_task_continues_from_the_local_disk(
     assert int(words[1]) > 0
     assert words[3] == "1"
     result = await end_of(master, again)
-    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, output_of(60))
-    assert result.stderr.size_bytes == 5001 * 60
+    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, output_of(int(words[1]) + MORE))
+    assert result.stderr.size_bytes == 5001 * (int(words[1]) + MORE)
     await until(lambda: stored(worker) == [])
 
 
@@ -193,15 +206,18 @@ while os.environ["LOOPLINE_RESUMED"] == "0":
 
 async def test_task_continues_on_another_computer(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     worker = start()
-    run = counts(60)
+    run = counts(FOR_EVER)
     await master.say(run)
     one = await has_taken(master, 2)
     await worker.crash()
     other = start("other", name="w2")
-    again = counts(60, number=2, resume=resumption(one))
+    again = counts(-MORE, number=2, resume=resumption(one))
     await master.say(again)
     result = await end_of(master, again)
-    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, output_of(60))
+    assert (result.outcome, result.stdout.data) == (
+        Outcome.SUCCEEDED,
+        output_from(master, one, tmp_path / "one"),
+    )
     later = taken(master)[-1]
     assert (later.attempt, later.line, later.times) == (again.attempt, ("w1", "w2"), 1)
     assert later.wall_s > one.wall_s
@@ -234,14 +250,14 @@ async def test_incomplete_checkpoint_gives_the_task_back(
     master: SmallMaster, start: Start, tmp_path: Path, missing: str
 ) -> None:
     worker = start()
-    run = counts(60)
+    run = counts(FOR_EVER)
     await master.say(run)
     one = await has_taken(master)
     await worker.crash()
     gone = one.manifest if missing == "manifest" else min(state_of(master, one).pieces())
     del master.blobs[gone]
     start("other")
-    again = counts(60, number=2, resume=resumption(one))
+    again = counts(FOR_EVER, number=2, resume=resumption(one))
     await master.say(again)
     result = await end_of(master, again)
     assert result.outcome is Outcome.GIVEN_BACK
@@ -249,9 +265,11 @@ async def test_incomplete_checkpoint_gives_the_task_back(
     assert any(report.checkpoints and again.attempt in report.checkpoints.spoilt for report in master.reports)
 
 
-async def test_damaged_local_checkpoint_is_replaced_by_the_masters(master: SmallMaster, start: Start) -> None:
+async def test_damaged_local_checkpoint_is_replaced_by_the_masters(
+    master: SmallMaster, start: Start, tmp_path: Path
+) -> None:
     worker = start()
-    run = counts(60)
+    run = counts(FOR_EVER)
     await master.say(run)
     one = await has_taken(master)
     await until(lambda: len(taken(master)) >= 3)
@@ -263,15 +281,18 @@ async def test_damaged_local_checkpoint_is_replaced_by_the_masters(master: Small
                 continue
             piece.write_bytes(piece.read_bytes().replace(b"step 1\n", b"step 7\n"))
     worker = start()
-    again = counts(60, number=2, resume=resumption(one))
+    again = counts(-MORE, number=2, resume=resumption(one))
     await master.say(again)
     result = await end_of(master, again)
-    assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, output_of(60))
+    assert (result.outcome, result.stdout.data) == (
+        Outcome.SUCCEEDED,
+        output_from(master, one, tmp_path / "one"),
+    )
 
 
 async def test_unwanted_local_checkpoint_is_not_used(master: SmallMaster, start: Start) -> None:
     worker = start()
-    run = counts(60)
+    run = counts(FOR_EVER)
     await master.say(run)
     await has_taken(master, 2)
     await worker.crash()
