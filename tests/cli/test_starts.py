@@ -35,3 +35,8 @@ def test_help_imports_no_library_of_requests() -> None:
     program = PROGRAM % ((commands, modules),)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_local_grid_is_started_before_its_client_is_imported() -> None:
+    program = "import sys, loopline.cli.__main__, loopline.local.local_grid; print({'aiohttp'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
