@@ -168,7 +168,11 @@ async def grid(
     worker_flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Grid]:
-    """All of it connected; ``flags`` are the master's."""
+    """All of it connected; ``flags`` are the master's. Raises SystemExit if this clone is below /tmp."""
+    if ROOT.is_relative_to("/tmp"):
+        raise SystemExit(
+            f"{ROOT} is below /tmp, of which each task has its own: views need more mounts here. Clone it elsewhere"
+        )
     with tempfile.TemporaryDirectory(prefix="loopline-bench-", ignore_cleanup_errors=True) as folder:
         one = Grid(Path(folder), dict(environment or {}))
         try:

@@ -9,11 +9,15 @@ from binascii import a2b_base64, b2a_base64
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from operator import not_
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from loopline_shared.ids_and_states import MAX_ID as MAX_ID
+from loopline_shared.ids_and_states import AttemptId as AttemptId
+from loopline_shared.ids_and_states import JobState as JobState
+from loopline_shared.ids_and_states import TaskId as TaskId
+from loopline_shared.ids_and_states import TaskState as TaskState
 from loopline_shared.paths import MAX_PATH_CHARACTERS, RelativePath
 from loopline_shared.protocol.gpus import MAX_GPUS, Gpu, GpuId
 from loopline_shared.protocol.host_link import HostLink
@@ -27,80 +31,6 @@ MAX_OWN_INPUTS = 100  # files of one task, beside those that its job's tasks sha
 MAX_OUTPUT_PATTERNS = 100
 MAX_OUTPUT_FILES = 1000  # that an attempt brings back: their names travel inside its result
 MAX_OUTPUT_NAMES = 100_000  # characters of those names altogether
-MAX_ID = 2**53 - 1  # the largest number that survives every JSON reader
-
-
-class _DottedId:
-    """Base of the ids, written as dotted numbers (``12.3.1``) in JSON, URLs and logs."""
-
-    __slots__ = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ``"12.3.1"``. Raises ValueError that names the expected form."""
-        parts = text.split(".")
-        fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-        if len(parts) != len(fields) or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
-            raise ValueError(f"expected {'.'.join(fields)} as numbers, got {text[:80]!r}")
-        return cls._of_numbers(text)
-
-    @classmethod
-    def _of_numbers(cls, text: str) -> Self:
-        """Read text that is known to be valid."""
-        return tuple.__new__(cls, map(int, text.split(".")))  # type: ignore[type-var]
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-        text = core_schema.str_schema(pattern=r"^[0-9]{1,16}" + r"\.[0-9]{1,16}" * (len(fields) - 1) + "$")
-        from_text = core_schema.no_info_after_validator_function(cls._of_numbers, text)
-        return core_schema.json_or_python_schema(
-            json_schema=from_text,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
-            serialization=core_schema.to_string_ser_schema(),
-        )
-
-
-class _TaskFields(NamedTuple):
-    job: int
-    task: int
-
-
-class TaskId(_DottedId, _TaskFields):
-    """The ``task``-th task (from 1) of a job: ``12.3``."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{self.job}.{self.task}"
-
-
-class _AttemptFields(NamedTuple):
-    job: int
-    task: int
-    number: int
-
-
-class AttemptId(_DottedId, _AttemptFields):
-    """The ``number``-th attempt (from 1, never reused) at a task: ``12.3.1``. The paper's *instance*."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{self.job}.{self.task}.{self.number}"
-
-    @property
-    def task_id(self) -> TaskId:
-        return TaskId(self.job, self.task)
-
-
-class JobState(StrEnum):
-    WAITING = "waiting"  # for other jobs to succeed: not yet in the grid
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
 
 
 AfterState = Literal["succeeded", "ended", "failed"]
@@ -115,14 +45,6 @@ _REACHED: dict[AfterState, tuple[JobState, ...]] = {
 def is_reached(awaited: AfterState, state: JobState) -> bool:
     """True if a job in this state lets those enter the grid that come after it."""
     return state in _REACHED[awaited]
-
-
-class TaskState(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
 
 
 class AttemptState(StrEnum):

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchmarks import run_all
-from benchmarks.harness import limits, peers, tables
+from benchmarks.harness import grid, limits, peers, tables
 from benchmarks.harness.grid import Way, in_turns, yardstick
 from benchmarks.rates import parallel_efficiency, processes
 
@@ -96,6 +96,13 @@ def test_a_failing_benchmark_is_in_the_report(monkeypatch: pytest.MonkeyPatch, t
     assert "## prediction" in text
     assert "unrecognized arguments: --no-such-option" in text
     assert tables.machine()["processor"] in text
+
+
+async def test_clone_below_tmp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "ROOT", Path("/tmp/clone"))
+    with pytest.raises(SystemExit, match="/tmp/clone is below /tmp"):
+        async with grid.grid():
+            pass
 
 
 def test_tables_have_words_left_and_figures_right() -> None:

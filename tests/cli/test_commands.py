@@ -538,22 +538,6 @@ def test_help_names_the_exit_codes(run: Run) -> None:
     assert re.sub(r"\s+", " ", EXIT_CODES) in re.sub(r"\s+", " ", run("--help").out)
 
 
-def test_help_loads_no_command_and_commands_load_no_master() -> None:
-    modules = {path.split(":")[0] for _, path, _ in COMMANDS.values()}
-    program = f"""
-import importlib, sys
-from loopline.cli.__main__ import main
-main(["--help"])
-assert not {{"aiohttp", "pydantic"}} & set(sys.modules), "slow"
-for name in {sorted(modules)!r}:
-    importlib.import_module(name)
-heavy = {{"loopline_master", "loopline_worker", "sqlalchemy", "psutil"}} & set(sys.modules)
-assert not heavy, heavy
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=_root())
-    assert done.returncode == 0, done.stderr
-
-
 def test_command_is_imported_without_loading_authorities() -> None:
     program = """
 import os

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from loopline.cli.submission import job_file
-from loopline.cli.submission.inputs import FileOptions, read
+from loopline.cli.submission.inputs import read
+from loopline.cli.submission.options import FileOptions
 from loopline_shared.spec import JobSpec
 from tests.docs.console import missing, steps
 from tests.docs.terminal import terminal

@@ -1,6 +1,7 @@
 """Control groups as files: the values written in both versions, and when a group counts as ours."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopline_worker.launch import abilities, delegation
+from loopline_worker.launch.bubblewrap import Bubblewrap
 from loopline_worker.launch.sandbox import Sandbox
 from loopline_worker.launch.visible_paths import visible
 from loopline_worker.settings import NetworkAccess
@@ -156,6 +158,20 @@ def test_doctor_reports_whether_orphaned_tasks_are_killed(
     assert [one.has for one in told] == [True, False, False, False]
     assert "the next one kills by its control group" in told[1].detail
     assert {"is not found again" in one.detail for one in told[2:]} == {True}
+
+
+def test_doctor_reports_whether_tasks_start_on_the_fast_path() -> None:
+    sees, (soft, hard) = visible(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    walled = Sandbox(sees, NetworkAccess.ALL, Bubblewrap("/usr/bin/bwrap", sees))
+    told = [abilities._of_views(found) for found in (None, Sandbox(sees, NetworkAccess.ALL, None), walled)]
+    assert [[one.has for one in views] for views in told] == [[], [False], [True]]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # so that no file can be opened to watch with
+    try:
+        [without_watches] = abilities._of_views(walled)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not without_watches.has
+    assert "fs.inotify" in without_watches.detail
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not delegation._hierarchies(Path("/")), reason="needs groups of root's")

@@ -15,14 +15,25 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib import import_module
 
 from cyclopts import App, CycloptsError, UnknownOptionError
 
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
-from loopline_shared.terminal import import_blocker, streams  # before pydantic
+from loopline_shared.terminal import late_modules, streams  # before pydantic
+
+late_modules.declare(  # help and errors of usage need none of them
+    "pydantic", "pydantic_core",
+    "loopline.cli.follow", "loopline.client", "loopline.http", "loopline.predecessors", "loopline.rest_client",
+    *(f"loopline.cli.render.{each}" for each in ("chart", "human", "knowledge", "network_tree", "tables")),
+    *(f"loopline.cli.submission.{each}" for each in (
+        "assemble", "failed_of", "inputs", "job_file", "merging", "missing_inputs", "receipt", "shared_folder",
+        "software", "sweep",
+    )),
+    "loopline_shared.job.parameters", "loopline_shared.model", "loopline_shared.rest.bodies",
+    "loopline_shared.rest.times",
+)  # fmt: skip
 
 _CONVERTED = re.compile(r'unable to convert "(.*)" into float\.')
 
@@ -63,8 +74,6 @@ def run(words: list[str]) -> int:
         from loopline.cli.service import with_role
 
         words = with_role(words)
-    if chosen is not None:
-        _bring(app.COMMANDS[chosen][1])
     built = app.build(chosen)
     if chosen == "submit":
         words = with_command_apart(built, words)
@@ -90,12 +99,6 @@ def with_command_apart(built: App, words: list[str]) -> list[str]:
         else:
             return [*words[:place], "--", *words[place:]]
     return words
-
-
-def _bring(command: str) -> None:
-    """Import a command, and with it aiohttp: who connects by TLS does not go by its authorities (http.py)."""
-    with import_blocker.without_authorities():
-        import_module(command.partition(":")[0])
 
 
 def _hint(error: CycloptsError) -> str:

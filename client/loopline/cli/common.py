@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_format
-import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
+import pydantic
 from cyclopts import Group, Parameter
-from pydantic import BaseModel
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+import loopline
+from loopline import rest_client
 from loopline.cli import values
 from loopline.cli.render.printable import without_bidi
-from loopline.client import AsyncClient
-from loopline.rest_client import LARGEST_PAGE
-from loopline_shared.model import TaskId
+from loopline_shared.ids_and_states import TaskId
 
 Item = TypeVar("Item")
-Document = BaseModel | Sequence[BaseModel] | Sequence[dict[str, Any]] | dict[str, Any]
+Document: TypeAlias = "pydantic.BaseModel | Sequence[pydantic.BaseModel] | Sequence[dict[str, Any]] | dict[str, Any]"
 
 PATIENCE_S = 300.0
 """Seconds for which long commands wait for a master that is being restarted."""
@@ -51,19 +48,9 @@ class Common:
     master: str | None = None
     token: str | None = None
 
-    def client(self, patience_s: float = 1.0) -> AsyncClient:
+    def client(self, patience_s: float = 1.0) -> loopline.AsyncClient:
         """Return a client of the master that the options name."""
-        return AsyncClient(self.master, self.token, patience_s=patience_s)
-
-    @contextmanager
-    def interruptible(self, what_goes_on: str, *words: str) -> Iterator[None]:
-        """Say after Ctrl-C what goes on without us, and with which command to come back to it."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            again = shlex.join(["loopline", *words, *(["--master", self.master] if self.master else [])])
-            stderr().print(f"\n{what_goes_on}: {again}", soft_wrap=True)
-            raise
+        return loopline.AsyncClient(self.master, self.token, patience_s=patience_s)
 
     def show(self, document: Document, picture: Callable[[], RenderableType], *, whole: bool = False) -> None:
         """Print the answer of a command: the document for programs, its picture for people.
@@ -108,7 +95,7 @@ async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:
 
 def page_size(limit: int) -> int:
     """Return the size of pages to request, so that little more is read than will be shown."""
-    return min(limit, LARGEST_PAGE) or LARGEST_PAGE
+    return min(limit, rest_client.LARGEST_PAGE) or rest_client.LARGEST_PAGE
 
 
 class _Safe(Console):
@@ -152,7 +139,7 @@ def answers_yes(question: str) -> bool:
 
 
 def _plain(document: Any) -> Any:
-    if isinstance(document, BaseModel):
+    if isinstance(document, pydantic.BaseModel):
         return document.model_dump(mode="json")
     if isinstance(document, dict):
         return {name: _plain(value) for name, value in document.items()}

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, Subject, stderr
 from loopline.cli.errors import usage
+from loopline.cli.follow import interruptible
 from loopline.cli.render import human
 from loopline.client import AsyncClient
 from loopline.transfer import checkpoints
@@ -113,7 +114,7 @@ async def _fetch_job(job: int, folder: Path, layout: str, *, failed: bool, commo
     folder.mkdir(parents=True, exist_ok=True)
     again = ["fetch", str(job), str(folder), *(["--layout", layout] if layout != DEFAULT else [])]
     again += ["--failed"] if failed else []
-    with common.interruptible("what is here stays; fetch the rest with", *again):
+    with interruptible(common, "what is here stays; fetch the rest with", *again):
         async with common.client(PATIENCE_S) as client:
             report = await _Fetching(client, await client.job(job), folder, template, failed=failed).all()
     common.show(report.document, lambda: _summary(report))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -28,12 +30,23 @@ async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
     for warning in warnings:
         console.print(Text(f"warning: {warning}", "yellow"), soft_wrap=True)
     goes_on = f"job {job} continues; follow it again with"
-    with common.interruptible(goes_on, "job", str(job), "--wait"):
+    with interruptible(common, goes_on, "job", str(job), "--wait"):
         async with common.client() as client:
             with bars(console) as show:
                 view = await show_until_over(client, job, show)
     common.show(view, lambda: outcome(view))
     return Exit.OK if view.state == JobState.SUCCEEDED else Exit.FAILED
+
+
+@contextmanager
+def interruptible(common: Common, what_goes_on: str, *words: str) -> Iterator[None]:
+    """Say after Ctrl-C what continues without us, and with which command to come back to it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        again = shlex.join(["loopline", *words, *(["--master", common.master] if common.master else [])])
+        stderr().print(f"\n{what_goes_on}: {again}", soft_wrap=True)
+        raise
 
 
 async def show_until_over(client: AsyncClient, job: int, show: Show) -> JobDetail:

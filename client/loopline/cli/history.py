@@ -13,21 +13,12 @@ from loopline.cli import values
 from loopline.cli.common import PLAIN, Common, page_size, read_by, some
 from loopline.cli.errors import usage
 from loopline.cli.render import human, knowledge, tables
-from loopline_shared.rest.bodies import (
-    ForecastReport,
-    HistoryReport,
-    HistorySubject,
-    LimitUse,
-    ParallelReport,
-    PlanReport,
-    SharesView,
-    UserShare,
-)
+from loopline_shared.rest import bodies
 
 
 async def history(
     *,
-    by: HistorySubject | Literal["program"] = "user",
+    by: Literal["user", "worker", "job", "program"] = "user",
     since: Annotated[float, read_by(values.since, "TIME")] = 0.0,
     limit: Annotated[int, Parameter(alias="-n")] = 100,
     user: str | None = None,
@@ -127,7 +118,7 @@ async def shares(user: str | None = None, share: float | None = None, /, *, comm
     common.show(view, lambda: _shares(view))
 
 
-def _shares(view: SharesView) -> RenderableType:
+def _shares(view: bodies.SharesView) -> RenderableType:
     if not view.is_kept:
         why = "there are not yet two users" if len(view.users) < 2 else "the master was started with --shares off"
         note = Text(f"no account is kept: {why}", "dim")
@@ -143,19 +134,19 @@ def _shares(view: SharesView) -> RenderableType:
     return Group(note, made)
 
 
-def _near(user: UserShare) -> str:
+def _near(user: bodies.UserShare) -> str:
     """Return the limits of which a user has used four fifths."""
     close = (limit for limit in user.limits if limit.used >= 0.8 * limit.allowed)
     return ", ".join(map(_used, close))
 
 
-def _used(limit: LimitUse) -> str:
+def _used(limit: bodies.LimitUse) -> str:
     if limit.what.endswith("_bytes"):
         return f"{human.amount(limit.used)} of {human.amount(limit.allowed)} of {limit.what.removesuffix('_bytes')}s"
     return f"{limit.used:,} of {limit.allowed:,} {limit.what}"
 
 
-def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
+def _picture(report: bodies.HistoryReport, by: bodies.HistorySubject) -> RenderableType:
     if not report.lines:
         return Text("nothing has run in that time")
     has_checkpoints = any(line.checkpoints for line in report.lines)
@@ -178,7 +169,7 @@ def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
     return Group(Text(since, "dim"), made)
 
 
-def _parallel(report: ParallelReport) -> RenderableType:
+def _parallel(report: bodies.ParallelReport) -> RenderableType:
     """Return the two measures of the rack paper: utilisation, and waits against nodes."""
     shares = [
         f"{what} {seconds / report.offered_s:.0%}"
@@ -201,11 +192,11 @@ def _parallel(report: ParallelReport) -> RenderableType:
     return Group(*map(Text, lines), made)
 
 
-def _held(report: ForecastReport) -> RenderableType:
+def _held(report: bodies.ForecastReport) -> RenderableType:
     return Group(_held_etas(report), *_kept_plans(report.plans))
 
 
-def _kept_plans(plans: PlanReport) -> list[Text]:
+def _kept_plans(plans: bodies.PlanReport) -> list[Text]:
     """Return lines about promised and estimated starts of gangs, if there were any."""
     lines, early_s = [], plans.early_p50_s or 0.0
     if plans.promises:
@@ -218,7 +209,7 @@ def _kept_plans(plans: PlanReport) -> list[Text]:
     return [Text(line) for line in lines]
 
 
-def _held_etas(report: ForecastReport) -> RenderableType:
+def _held_etas(report: bodies.ForecastReport) -> RenderableType:
     made = tables.table(
         "estimated at", "jobs", "done by p50", "done by p90", right=("jobs", "done by p50", "done by p90")
     )

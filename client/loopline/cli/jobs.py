@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from loopline.cli import values
+from loopline.cli import follow, values
 from loopline.cli.common import PLAIN, Common, JobNumber, SubjectOrWorker, page_size, read_by, some
-from loopline.cli.follow import follow
 from loopline.cli.render import knowledge, tables
-from loopline_shared.model import JobState, TaskState
+from loopline_shared.ids_and_states import JobState, TaskState
 
 
 async def jobs(*, state: JobState | None = None, limit: int = 20, common: Common = PLAIN) -> None:
@@ -37,7 +36,7 @@ async def job(job: JobNumber, /, *, wait: bool = False, common: Common = PLAIN) 
         Follow it until it is over; the exit code then tells whether it succeeded.
     """
     if wait:
-        return await follow(job, common)
+        return await follow.follow(job, common)
     async with common.client() as client:
         detail = await client.job(job)
     common.show(detail, lambda: tables.job(detail))

@@ -12,7 +12,7 @@ from loopline.cli import values
 from loopline.cli.common import PLAIN, Common, read_by
 from loopline.cli.errors import usage
 from loopline.cli.render import tables
-from loopline_shared.rest.bodies import LimitsView, LimitView
+from loopline_shared.rest import bodies
 
 Value = TypeVar("Value")
 
@@ -84,7 +84,7 @@ def _read(read: Callable[[str], Value], text: str) -> Value:
         raise usage(str(error), "such as: loopline limit matlab=8") from None
 
 
-def _table(view: LimitsView) -> RenderableType:
+def _table(view: bodies.LimitsView) -> RenderableType:
     unset = [
         Text(f"{name}: not set, its limit_command fails: {why}", style="red") for name, why in view.unset.items()
     ]
@@ -100,5 +100,5 @@ def _table(view: LimitsView) -> RenderableType:
     return Group(made, *notes, *unset)
 
 
-def _whom(one: LimitView) -> str:
+def _whom(one: bodies.LimitView) -> str:
     return "each user" if one.per_user else one.user or "the grid"

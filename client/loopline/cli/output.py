@@ -10,12 +10,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from loopline import predecessors
+from loopline.cli import follow as following
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, Subject
 from loopline.cli.errors import usage
 from loopline.cli.render.printable import Printable, printable
-from loopline.predecessors import until_entered
-from loopline_shared.model import Stream, TaskId
-from loopline_shared.rest.bodies import TaskResult
+from loopline_shared import model
+from loopline_shared.ids_and_states import TaskId
+from loopline_shared.rest import bodies
 
 
 async def logs(
@@ -47,14 +49,14 @@ async def logs(
     if find is not None:
         await _find(task, find, common)
         return
-    stream: Stream = "stderr" if stderr else "stdout"
+    stream: model.Stream = "stderr" if stderr else "stdout"
     if not isinstance(task, TaskId):
         task = await _only_task(task, common)
     again = ["logs", str(task), *["--stderr"] * stderr, *["--follow"] * follow]
-    with common.interruptible(f"task {task} is not touched by this; read on with", *again):
+    with following.interruptible(common, f"task {task} is not touched by this; read on with", *again):
         async with common.client() as client:
             if follow:
-                await until_entered(client, await client.job(task.job))
+                await predecessors.until_entered(client, await client.job(task.job))
             async with aclosing(client.output(task, stream, follow=follow, rank=rank)) as pieces:
                 if common.json:
                     text = b"".join([piece async for piece in pieces]).decode(errors="replace")
@@ -118,10 +120,10 @@ async def results(
     csv
         Print a table once the job is over: a row for each task, with its parameters, metrics and output.
     """
-    with common.interruptible(f"job {job} continues; read its results again with", "results", str(job)):
+    with following.interruptible(common, f"job {job} continues; read its results again with", "results", str(job)):
         async with common.client(PATIENCE_S) as client:
             view = await client.job(job)
-            await until_entered(client, view)
+            await predecessors.until_entered(client, view)
             has_tags = sys.stdout.isatty() and view.task_count > 1 if tag is None else tag
             async with aclosing(client.results(job)) as lines:
                 if csv:
@@ -130,7 +132,7 @@ async def results(
                     _print(result, common, has_tags=has_tags)
 
 
-def _print_table(results: list[TaskResult]) -> None:
+def _print_table(results: list[bodies.TaskResult]) -> None:
     results.sort(key=lambda result: result.number)
     parameters = dict.fromkeys(name for result in results for name in result.parameters)
     metrics = dict.fromkeys(name for result in results for name in result.metrics or {})
@@ -143,7 +145,7 @@ def _print_table(results: list[TaskResult]) -> None:
         table.writerow([str(result.id), result.state, *values, printable(text) if sys.stdout.isatty() else text])
 
 
-def _print(result: TaskResult, common: Common, *, has_tags: bool) -> None:
+def _print(result: bodies.TaskResult, common: Common, *, has_tags: bool) -> None:
     if common.json:
         print(result.model_dump_json(), flush=True)
         return

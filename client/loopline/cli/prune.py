@@ -10,7 +10,7 @@ from rich.text import Text
 from loopline.cli import values
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, read_by, stderr
 from loopline.cli.render import human
-from loopline_shared.rest.bodies import PruneReport
+from loopline_shared.rest import bodies
 
 Age = Annotated[float | None, read_by(values.duration, "DURATION")]
 
@@ -35,7 +35,7 @@ async def prune(*, older_than: Age = None, delete: bool = False, common: Common 
     common.show(report, lambda: _summary(report))
 
 
-def _summary(report: PruneReport) -> Group:
+def _summary(report: bodies.PruneReport) -> Group:
     verb = "removed" if report.deleted else "to be removed"
     lines = [Text(f"{human.plural(report.files, 'file')} ({human.amount(report.bytes)}) {verb}")]
     if report.uploads:

@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
+import loopline
 from loopline.cli.common import PLAIN, Common, JobNumber, Subject
 from loopline.cli.render import tables
-from loopline.client import AsyncClient
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import TaskId
-from loopline_shared.rest.bodies import JobView
+from loopline_shared.ids_and_states import TaskId
+from loopline_shared.rest import bodies
 
 
 async def cancel(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -> None:
@@ -26,7 +26,7 @@ async def cancel(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) 
     others
         Numbers of more jobs.
     """
-    await _steer((job, *others), AsyncClient.cancel, common)
+    await _steer((job, *others), loopline.AsyncClient.cancel, common)
 
 
 async def pause(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -> None:
@@ -39,7 +39,7 @@ async def pause(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -
     others
         Numbers of more jobs.
     """
-    await _steer((job, *others), AsyncClient.pause, common)
+    await _steer((job, *others), loopline.AsyncClient.pause, common)
 
 
 async def resume(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -> None:
@@ -52,7 +52,7 @@ async def resume(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) 
     others
         Numbers of more jobs.
     """
-    await _steer((job, *others), AsyncClient.resume, common)
+    await _steer((job, *others), loopline.AsyncClient.resume, common)
 
 
 async def retry(
@@ -80,9 +80,11 @@ async def retry(
     _show([view], common)
 
 
-async def _steer(jobs: Sequence[int], act: Callable[[AsyncClient, int], Awaitable[JobView]], common: Common) -> None:
+async def _steer(
+    jobs: Sequence[int], act: Callable[[loopline.AsyncClient, int], Awaitable[bodies.JobView]], common: Common
+) -> None:
     """Apply an action to every job, and continue after a refusal. Raises LooplineError with all refusals."""
-    views: list[JobView] = []
+    views: list[bodies.JobView] = []
     refused: list[LooplineError] = []
     async with common.client() as client:
         for job in dict.fromkeys(jobs):
@@ -100,7 +102,7 @@ async def _steer(jobs: Sequence[int], act: Callable[[AsyncClient, int], Awaitabl
         raise LooplineError(first.code, message, first.hint, first.status)
 
 
-def _show(views: Sequence[JobView], common: Common) -> None:
+def _show(views: Sequence[bodies.JobView], common: Common) -> None:
     """Show the jobs; as JSON, one job is a document, several are a list."""
     document = views if len(views) > 1 else views[0]
     lines = (Text.assemble(f"job {view.id} {view.name}: ", tables.job_state(view)) for view in views)

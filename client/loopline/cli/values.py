@@ -11,11 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
-from loopline_shared.job.parameters import Range
-from loopline_shared.model import MAX_ID, TaskId
-from loopline_shared.rest.times import seconds
+from loopline_shared.ids_and_states import MAX_ID, TaskId
+from loopline_shared.job import parameters
+from loopline_shared.rest import times
 
 RangeValues = dict[str, list[int]]
 Value = str | int | float
@@ -113,7 +111,7 @@ def duration(text: str) -> float:
 def since(text: str) -> float:
     """Return a time, in seconds since 1970, from a duration before now or a time with its zone."""
     if re.match(r"\d{4}-", text):
-        return float(str(seconds(text.strip())))
+        return float(str(times.seconds(text.strip())))
     return max(0.0, time.time() - duration(text))
 
 
@@ -212,7 +210,7 @@ def _range(bounds: re.Match[str]) -> RangeValues | list[Value]:
     ends = [bound.lstrip("-") for bound in bounds.groups()[:2]]
     if not any(len(end) > 1 and end.startswith("0") for end in ends):
         return {"range": numbers}
-    width, listed = max(map(len, ends)), Range(range=numbers)
+    width, listed = max(map(len, ends)), parameters.Range(range=numbers)
     if len(listed) > MOST_LISTED:
         raise ValueError(f"a range of padded numbers has at most {MOST_LISTED:,} values, got {bounds[0]}")
     return [f"{'-' if number < 0 else ''}{abs(number):0{width}}" for number in listed.values]
@@ -223,8 +221,8 @@ def _listed(given: RangeValues | list[Value]) -> Sequence[Value]:
     if isinstance(given, list):
         return given
     try:
-        return Range(range=given["range"]).values[: MOST_LISTED + 1]
-    except ValidationError:
+        return parameters.Range(range=given["range"]).values[: MOST_LISTED + 1]
+    except ValueError:
         raise ValueError(f"the range {'-'.join(map(str, given['range'][:2]))} is empty or too long") from None
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.text import Text
 
+import loopline
 from loopline.cli.common import PLAIN, Common, some
 from loopline.cli.render import knowledge, tables
-from loopline.client import AsyncClient
-from loopline_shared.rest.bodies import WorkerView
+from loopline_shared.rest import bodies
 
 _WAIT_S = 0.5
 
@@ -86,7 +86,7 @@ async def undrain(worker: str, /, *others: str, common: Common = PLAIN) -> None:
     _show(views, common)
 
 
-async def _emptied(client: AsyncClient, view: WorkerView) -> WorkerView:
+async def _emptied(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodies.WorkerView:
     """Return the worker once nothing runs or waits there, or once it is away."""
     while view.connected and (view.running or view.waiting):
         await asyncio.sleep(_WAIT_S)
@@ -94,12 +94,12 @@ async def _emptied(client: AsyncClient, view: WorkerView) -> WorkerView:
     return view
 
 
-def _document(worker: WorkerView) -> dict[str, Any]:
+def _document(worker: bodies.WorkerView) -> dict[str, Any]:
     """Return a worker as JSON."""
     return worker.model_dump(mode="json")
 
 
-def _show(workers: Sequence[WorkerView], common: Common) -> None:
+def _show(workers: Sequence[bodies.WorkerView], common: Common) -> None:
     """Show what was asked of workers; as JSON, one worker is a document, several are a list."""
     documents = [_document(worker) for worker in workers]
     common.show(
@@ -107,7 +107,7 @@ def _show(workers: Sequence[WorkerView], common: Common) -> None:
     )
 
 
-def _line(worker: WorkerView) -> str:
+def _line(worker: bodies.WorkerView) -> str:
     state = f"{tables.worker_state(worker).plain}, " if worker.draining else ""
     doing = f"{worker.slots_used} running" if worker.slots_used else "nothing running"
     return f"worker {worker.name}: {state}{doing}"

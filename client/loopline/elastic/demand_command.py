@@ -7,7 +7,7 @@ from rich.text import Text
 
 from loopline.cli.common import PLAIN, Common
 from loopline.cli.render import human, tables
-from loopline_shared.rest.bodies import DemandLine, DemandView
+from loopline_shared.rest import bodies
 
 
 async def demand(*, common: Common = PLAIN) -> None:
@@ -21,7 +21,7 @@ async def demand(*, common: Common = PLAIN) -> None:
     common.show(view, lambda: _picture(view))
 
 
-def _picture(view: DemandView) -> RenderableType:
+def _picture(view: bodies.DemandView) -> RenderableType:
     if not view.demands:
         return Text("nothing more could start now, however many workers there were")
     figures = ("jobs", "tasks", "waiting", "slots", "nodes", "expected", "workers")
@@ -33,7 +33,7 @@ def _picture(view: DemandView) -> RenderableType:
     return Group(Text(f"{view.slots:,} slots more would be busy at once", "dim"), made)
 
 
-def _needs(one: DemandLine) -> str:
+def _needs(one: bodies.DemandLine) -> str:
     """Return the requirements of a line in a few words."""
     words = [one.os or "", f"{one.memory_bytes / 1e9:g} GB" if one.memory_bytes else "", *one.labels]
     words += [f"{units} {name}" for name, units in one.needs.items()]

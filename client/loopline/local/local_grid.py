@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loopline.client import AsyncClient
+from loopline import client as clients
 from loopline.local import caretaker
 from loopline.programs import program, require
 from loopline.settings import local_folder
@@ -62,9 +62,10 @@ class LocalGrid:
         kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
         return {**kept, "LOOPLINE_MASTER": self.url, "LOOPLINE_TOKEN_FILE": str(self.admin_token)}
 
-    def client(self, patience_s: float = START_LIMIT_S) -> AsyncClient:
+    def client(self, patience_s: float = START_LIMIT_S) -> clients.AsyncClient:
         """Return a client of the master."""
-        return AsyncClient(self.url, self.admin_token.read_text("utf-8").strip(), patience_s=patience_s, ca="")
+        token = self.admin_token.read_text("utf-8").strip()
+        return clients.AsyncClient(self.url, token, patience_s=patience_s, ca="")
 
     async def start(self, workers: Sequence[str], slots: int | None) -> None:
         """Start master and workers; return when every worker is connected. Raises LooplineError.

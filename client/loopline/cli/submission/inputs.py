@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Group, Parameter
-
+from loopline.cli.common import stderr
 from loopline.cli.errors import usage
 from loopline.cli.submission import missing_inputs, receipt
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import JobDocument
+from loopline.cli.submission.options import FileOptions, JobDocument
 from loopline.cli.submission.progress import bytes_bar
 from loopline.cli.submission.sweep import SweepParameters
 from loopline.client import AsyncClient
@@ -24,6 +24,7 @@ from loopline.transfer.files import LocalFile
 from loopline_shared.job.parameters import RowFile
 from loopline_shared.model import MAX_OWN_INPUTS
 from loopline_shared.protocol.templates import names_in, unknown_name
+from loopline_shared.rest.bodies import Submission
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import task_at
@@ -34,63 +35,6 @@ LARGE_BYTES = 100_000_000
 """An upload of at least this size is announced, with its largest files."""
 _MOST_WORDS = 10
 Row = Mapping[str, Scalar]
-
-
-@Parameter(name="*", group=Group("Its files", sort_key=4))
-@dataclass(frozen=True, kw_only=True)
-class FileOptions:
-    """Options about inputs and outputs.
-
-    Parameters
-    ----------
-    input
-        A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
-        give it another name; may be given several times. '{line}' is for each task the file that its parameter
-        names. `auto` takes every file of this folder that the command names (a file of that name: ./auto).
-    exclude
-        Names or patterns that folders do not bring along: '*.log', build/, data/old; may be given several times.
-        Left out anyway: .git, __pycache__, virtual environments, locks of editors, and what .looplineignore names.
-    exclude_from
-        A file of such patterns, one a line, such as .gitignore.
-    follow_links
-        Replace links that lead out of an input folder by the files or folders that they lead to. Other links stay
-        links.
-    output
-        Files to bring back from each task: result.csv, '*.{csv,log}', or a folder; may be given several times. A
-        task fails if one is missing, or a pattern matches no file.
-    output_optional
-        Files to bring back if there are any.
-    """
-
-    input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
-    exclude: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
-    exclude_from: Annotated[Path | None, Parameter(metavar="FILE")] = None
-    follow_links: bool = False
-    output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
-    output_optional: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
-
-    @property
-    def takes_all(self) -> bool:
-        """True if every file that the command names is to be an input."""
-        return missing_inputs.AUTO in self.input
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """The inputs that are named."""
-        return tuple(path for path in self.input if path != missing_inputs.AUTO and path not in self.of_tasks)
-
-    @property
-    def of_tasks(self) -> tuple[str, ...]:
-        """The inputs that differ from task to task: they name parameters."""
-        return tuple(path for path in self.input if _is_of_tasks(path, Path()))
-
-    def exclusions(self) -> Exclusions:
-        """Return what folders do not bring along. Raises LooplineError (usage) if ``exclude_from`` is unreadable."""
-        return Exclusions([*(read_patterns(self.exclude_from) if self.exclude_from else ()), *self.exclude])
-
-    def document(self) -> JobDocument:
-        """Return the part of the job as JSON."""
-        return {"outputs": [*self.output, *({"path": path, "optional": True} for path in self.output_optional)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +73,19 @@ async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
     """Return the inputs of the command line and of the list in a job file. Raises LooplineError (usage) if one is
     unusable.
     """
-    exclusions, follow_links = options.exclusions(), options.follow_links
+    exclusions = _exclusions(options)
     found: dict[str, LocalFile] = {}
-    of_tasks = [(text, Path()) for text in options.of_tasks]
+    texts = [text for text in options.input if text != missing_inputs.AUTO]
+    given = [text for text in texts if _is_of_tasks(text, Path())]
+    of_tasks = [(text, Path()) for text in given]
     if file is not None:
         listed = _listed(file)
         own = [text for text in listed if _is_of_tasks(text, file.folder)]
         of_tasks = [*((text, file.folder) for text in own), *of_tasks]
         common = [text for text in listed if text not in own]
-        found = input_trees.find(common, file.folder, exclusions, follow_links=follow_links)
-    found |= input_trees.find(options.named, exclusions=exclusions, follow_links=follow_links)
+        found = input_trees.find(common, file.folder, exclusions, follow_links=options.follow_links)
+    shared = [text for text in texts if text not in given]
+    found |= input_trees.find(shared, exclusions=exclusions, follow_links=options.follow_links)
     return replace(await hashed(found), left_out=tuple(exclusions.left_out), of_tasks=tuple(of_tasks))
 
 
@@ -151,6 +98,20 @@ async def hashed(found: Mapping[str, LocalFile]) -> InputFiles:
             return InputFiles(await files.hash_all(found, on_progress))
         except OSError as error:
             raise usage(f"cannot read {error.filename}: {error.strerror}") from None
+
+
+async def submitted(client: AsyncClient, job: JobSpec, swept: SweepParameters, found: InputFiles) -> Submission:
+    """Upload what the job needs and submit it. Ctrl-C before that says that there is no job yet."""
+    try:
+        await swept.upload(client)
+        await found.upload(client)
+    except asyncio.CancelledError:
+        message = (
+            "nothing is submitted; the same command continues where this one stopped, without sending files again"
+        )
+        stderr().print(f"\n{message}", soft_wrap=True)
+        raise
+    return await client.submit(job)
 
 
 def line_end_warnings(job: JobSpec, found: InputFiles) -> list[str]:
@@ -168,6 +129,11 @@ def _ends_as_on_windows(script: Path) -> bool:
         first = file.readline(256)
         return first.startswith(b"#!") and first.endswith(b"\r\n")
     return False
+
+
+def _exclusions(options: FileOptions) -> Exclusions:
+    """Return what folders do not bring along. Raises LooplineError (usage) if ``exclude_from`` is unreadable."""
+    return Exclusions([*(read_patterns(options.exclude_from) if options.exclude_from else ()), *options.exclude])
 
 
 def _is_of_tasks(text: str, base: Path) -> bool:
@@ -212,7 +178,7 @@ async def of_tasks(
         )
     if problem := unknown_name([text for text, _ in texts], set().union(*rows), "inputs"):
         raise usage(problem)
-    exclusions = options.exclusions()
+    exclusions = _exclusions(options)
     trees = input_trees.FilledTrees(exclusions, follow_links=options.follow_links)
     found = [_of_task(number, row, texts, trees) for number, row in enumerate(rows, 1)]
     contents = (await hashed({str(file.path): file for files in found for file in files.values()})).files

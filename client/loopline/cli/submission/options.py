@@ -1,7 +1,5 @@
 """Options that make up a job, in the groups that help shows. Each group returns its part of the job as JSON."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -191,6 +189,68 @@ class TaskOptions:
             "timeout_s": self.timeout,
             "kill_after_s": self.kill_after,
         }
+
+
+@Parameter(name="*", group=Group("Its files", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """Options about inputs and outputs.
+
+    Parameters
+    ----------
+    input
+        A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
+        give it another name; may be given several times. '{line}' is for each task the file that its parameter
+        names. `auto` takes every file of this folder that the command names (a file of that name: ./auto).
+    exclude
+        Names or patterns that folders do not bring along: '*.log', build/, data/old; may be given several times.
+        Left out anyway: .git, __pycache__, virtual environments, locks of editors, and what .looplineignore names.
+    exclude_from
+        A file of such patterns, one a line, such as .gitignore.
+    follow_links
+        Replace links that lead out of an input folder by the files or folders that they lead to. Other links stay
+        links.
+    output
+        Files to bring back from each task: result.csv, '*.{csv,log}', or a folder; may be given several times. A
+        task fails if one is missing, or a pattern matches no file.
+    output_optional
+        Files to bring back if there are any.
+    """
+
+    input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
+    exclude: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
+    exclude_from: Annotated[Path | None, Parameter(metavar="FILE")] = None
+    follow_links: bool = False
+    output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
+    output_optional: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
+
+    def document(self) -> JobDocument:
+        """Return the part of the job as JSON."""
+        return {"outputs": [*self.output, *({"path": path, "optional": True} for path in self.output_optional)]}
+
+
+@Parameter(name="*", group=Group("Its software", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class SoftwareOptions:
+    """Options about the software that tasks run with.
+
+    Parameters
+    ----------
+    requirements
+        A list of Python packages (requirements.txt). Each worker builds an environment from it once, and tasks find
+        its programs first.
+    python
+        The Python of that environment, such as 3.12 (default: as the worker has).
+    allow_builds
+        Let packages be built that have no wheel, which runs their code on the worker, in the sandbox of tasks.
+    image
+        A container image in which tasks run, such as docker.io/library/r-base:4.4.2.
+    """
+
+    requirements: Annotated[Path | None, Parameter(metavar="FILE")] = None
+    python: Annotated[str | None, Parameter(metavar="VERSION")] = None
+    allow_builds: bool = False
+    image: Annotated[str, Parameter(metavar="IMAGE")] = ""
 
 
 @Parameter(name="*", group=Group("Where it may run", sort_key=5))

@@ -5,41 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Group, Parameter
+from typing import Any
 
 from loopline.cli.errors import usage
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import JobDocument
+from loopline.cli.submission.options import JobDocument, SoftwareOptions
 from loopline.client import AsyncClient
 from loopline.transfer import package_list
 from loopline.transfer.files import upload
 from loopline_shared.errors import LooplineError
-
-
-@Parameter(name="*", group=Group("Its software", sort_key=4))
-@dataclass(frozen=True, kw_only=True)
-class SoftwareOptions:
-    """Options about the software that tasks run with.
-
-    Parameters
-    ----------
-    requirements
-        A list of Python packages (requirements.txt). Each worker builds an environment from it once, and tasks find
-        its programs first.
-    python
-        The Python of that environment, such as 3.12 (default: as the worker has).
-    allow_builds
-        Let packages be built that have no wheel, which runs their code on the worker, in the sandbox of tasks.
-    image
-        A container image in which tasks run, such as docker.io/library/r-base:4.4.2.
-    """
-
-    requirements: Annotated[Path | None, Parameter(metavar="FILE")] = None
-    python: Annotated[str | None, Parameter(metavar="VERSION")] = None
-    allow_builds: bool = False
-    image: Annotated[str, Parameter(metavar="IMAGE")] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 
-from loopline.cli.common import PLAIN, Common, stderr
+import loopline
+from loopline.cli import follow
+from loopline.cli.common import PLAIN, Common
 from loopline.cli.errors import usage
-from loopline.cli.follow import follow
 from loopline.cli.submission import (
     assemble,
     failed_of,
@@ -20,23 +20,17 @@ from loopline.cli.submission import (
     software,
     sweep,
 )
-from loopline.cli.submission.failed_of import FailedTasks
-from loopline.cli.submission.inputs import FileOptions, InputFiles
-from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import (
     STDIN,
     CheckpointOptions,
+    FileOptions,
     JobOptions,
     PlaceOptions,
+    SoftwareOptions,
     SweepOptions,
     TaskOptions,
     ThenOptions,
 )
-from loopline.cli.submission.software import ChosenSoftware, SoftwareOptions
-from loopline.cli.submission.sweep import SweepParameters
-from loopline.client import AsyncClient
-from loopline_shared.rest.bodies import Submission
-from loopline_shared.spec import JobSpec
 
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
 _SOFTWARE, _CHECKPOINTS, _THEN = SoftwareOptions(), CheckpointOptions(), ThenOptions()
@@ -74,7 +68,11 @@ async def submit(
     _check(options, tasks, sweeping)
     async with AsyncExitStack() as until_end:
         client = await until_end.enter_async_context(common.client())
-        again = await failed_of.read(client, options.only_failed_of) if options.only_failed_of else FailedTasks()
+        again = (
+            await failed_of.read(client, options.only_failed_of)
+            if options.only_failed_of
+            else failed_of.FailedTasks()
+        )
         file = job_file.read(options.file) if options.file else again.job
         swept = await until_end.enter_async_context(sweep.opened(sweeping, again.rows))
         may_ask = not (then.dry_run or common.json)
@@ -88,14 +86,16 @@ async def submit(
         if then.dry_run:
             return await _previewed(client, job, swept, common)
         await chosen.upload(client)
-        submitted = await _sent(client, job, swept, found)
+        submitted = await inputs.submitted(client, job, swept, found)
     if then.wait:
-        return await follow(submitted.id, common, submitted.warnings)
+        return await follow.follow(submitted.id, common, submitted.warnings)
     common.show(submitted, lambda: receipt.receipt(submitted, job))
     return 0
 
 
-async def _previewed(client: AsyncClient, job: JobSpec, swept: SweepParameters, common: Common) -> int:
+async def _previewed(
+    client: loopline.AsyncClient, job: loopline.JobSpec, swept: sweep.SweepParameters, common: Common
+) -> int:
     """Show the dry run of a job."""
     seen = swept.shown_in(await client.preview(job), job)
     common.show(seen, lambda: receipt.preview(seen, job))
@@ -105,12 +105,12 @@ async def _previewed(client: AsyncClient, job: JobSpec, swept: SweepParameters, 
 async def _composed(
     command: tuple[str, ...],
     options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions, SweepOptions, CheckpointOptions],
-    file: JobFile | None,
-    swept: SweepParameters,
-    chosen: ChosenSoftware,
+    file: job_file.JobFile | None,
+    swept: sweep.SweepParameters,
+    chosen: software.ChosenSoftware,
     *,
     may_ask: bool,
-) -> tuple[JobSpec, InputFiles, list[str]]:
+) -> tuple[loopline.JobSpec, inputs.InputFiles, list[str]]:
     """Return the job, its input files, and warnings of files that its command names and that are no inputs.
 
     Those that the user takes as inputs, asked on a terminal, are inputs.
@@ -121,7 +121,7 @@ async def _composed(
     job = assemble.specification(found.named_in(document), swept.parameters, file)
     first = next(iter(inputs.rows_of(job, swept, 1)), {})
     missing = missing_inputs.find(job, first, [text for text, _ in found.of_tasks])
-    if more := missing_inputs.chosen(missing, takes_all=files.takes_all, may_ask=may_ask):
+    if more := missing_inputs.chosen(missing, takes_all=missing_inputs.AUTO in files.input, may_ask=may_ask):
         added = FileOptions(input=tuple(more))
         found = (await inputs.read(added, None)).beside(found)
         job = assemble.specification(found.named_in(document), swept.parameters, file)
@@ -131,20 +131,6 @@ async def _composed(
         job, found = assemble.specification(made | {"tasks": tasks}, None, file), found.beside(own)
     unfound = [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]
     return job, found, [*unfound, *inputs.line_end_warnings(job, found)]
-
-
-async def _sent(client: AsyncClient, job: JobSpec, swept: SweepParameters, found: InputFiles) -> Submission:
-    """Upload what the job needs and submit it. Ctrl-C before that says that there is no job yet."""
-    try:
-        await swept.upload(client)
-        await found.upload(client)
-    except asyncio.CancelledError:
-        message = (
-            "nothing is submitted; the same command continues where this one stopped, without sending files again"
-        )
-        stderr().print(f"\n{message}", soft_wrap=True)
-        raise
-    return await client.submit(job)
 
 
 def _check(options: JobOptions, tasks: TaskOptions, sweeping: SweepOptions) -> None:

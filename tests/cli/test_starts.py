@@ -1,0 +1,42 @@
+"""What a command imports before it does anything: help and errors of usage need no library of requests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from loopline.cli.app import COMMANDS
+from tests.cli.test_commands import PASSED_ON
+
+SLOW_HELP = {
+    "demo", "elastic", "fetch", "join", "leave", "local", "login", "logout", "run", "service", "tls", "token", "top"
+}  # fmt: skip
+"""Commands that import their libraries even for help: few people run them, and rarely."""
+PROGRAM = """
+import contextlib, importlib, io, sys
+from loopline.cli.__main__ import main
+slow = {"aiohttp", "pydantic", "ruamel.yaml", "rich.progress", "loopline_shared.model", "loopline_shared.spec"}
+commands, modules = %r
+for words in (["--help"], *([name, "--help"] for name in commands)):
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(words) == 0, words
+    executed = {name for name, module in sys.modules.items() if "_late_loader" not in vars(module)}
+    assert not slow & executed, (words, slow & executed)
+for name in modules:
+    importlib.import_module(name)
+heavy = {"loopline_master", "loopline_worker", "sqlalchemy", "psutil"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_help_imports_no_library_of_requests() -> None:
+    commands = sorted(COMMANDS.keys() - PASSED_ON - SLOW_HELP)
+    modules = sorted({path.split(":")[0] for _, path, _ in COMMANDS.values()})
+    program = PROGRAM % ((commands, modules),)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_local_grid_is_started_before_its_client_is_imported() -> None:
+    program = "import sys, loopline.cli.__main__, loopline.local.local_grid; print({'aiohttp'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
