@@ -363,7 +363,7 @@ class Outbox:
                 self._gently.setdefault(name, []).append(attempt.id)
         elif state.jobs[attempt.job].nodes > 1 and (word := state.lead.word_for(attempt, worker)):
             self._words.setdefault(name, []).append(word)
-        else:
+        elif not attempt.preempted:  # its wing adds the command to the frame
             return
         attempt.sent = worker.assigned + 1
         self._concerned[name] = None
