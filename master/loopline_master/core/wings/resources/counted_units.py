@@ -34,6 +34,8 @@ class CountedUnits(Units):
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
+        self.starts = 0  # attempts that took units as they started ...
+        self.starts_beyond = 0  # ... and exceeded a limit in force, or what their workers have: none, or it is a bug
         self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
@@ -326,6 +328,18 @@ class CountedUnits(Units):
             return of_limits, resources
         _add(self.running, job.id, change)
         return [*of_limits, job.id], resources
+
+    def note_start(self, job: Job, attempt: Attempt) -> None:
+        """Check an attempt that has just taken its units against the limits in force."""
+        taken, alone = self.on_worker.get(attempt.worker, _NOTHING), job.max_running
+        is_beyond = self.are_withheld or (alone is not None and self.running[job.id] > alone)
+        for name, _ in job.needs:
+            if name in self.limits:
+                is_beyond |= self.used_up(name, job.owner, 0) is not None
+            elif name not in (GPU, COMPUTER):
+                is_beyond |= taken[name] > self._units_of(attempt.worker, name)
+        is_beyond |= any(self.gpus[gpu] > WHOLE_GPU for gpu in attempt.gpus or ())
+        self.starts, self.starts_beyond = self.starts + 1, self.starts_beyond + is_beyond
 
     def _hold(self, name: str, attempt: AttemptId, units: int) -> None:
         """Note the units of a limit that an attempt holds from now on."""

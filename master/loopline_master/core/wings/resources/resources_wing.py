@@ -184,6 +184,8 @@ class Resources(Wing):
         if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
+        if not before:
+            self._counts.note_start(job, attempt)
         for of in of_limits:
             self.state.index.requirements.units_change(of)
         if resources:
@@ -235,9 +237,10 @@ class Resources(Wing):
         return 0 if job.holds_units else inf
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if counts differ from the attempts, a class is served without units left, or two
-        attempts hold one GPU.
+        """Raise AssertionError if a start exceeded a limit, counts differ from the attempts, a class without units
+        left is served, or two attempts hold one GPU.
         """
+        assert not self._counts.starts_beyond, f"{self._counts.starts_beyond} attempts started beyond a limit"
         if isinstance(of, Worker):
             self._check_gpus(of)
         if of is not None:
