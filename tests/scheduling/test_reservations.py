@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_master.core.events import (
@@ -24,6 +24,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, Order, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu
+from tests.campaign import PATIENT
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.lives import VERBS, Life
 from tests.scheduling.units import limit, offering, running, submit, worker_of
@@ -396,7 +397,7 @@ wide_steps = st.lists(
 )
 
 
-@settings(deadline=None)
+@PATIENT
 @given(steps=wide_steps, policy=st.sampled_from(POLICIES))
 def test_no_wide_tasks_wait_for_one_another_in_a_circle(steps: list[Any], policy: str) -> None:
     life = WideLife(policy)

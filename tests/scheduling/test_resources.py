@@ -18,6 +18,7 @@ from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, AttemptState, JobState
+from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, spec
 from tests.scheduling.lives import VERBS, Life
 from tests.scheduling.units import limit, offering, running, submit, worker_of
@@ -334,7 +335,7 @@ class LimitedLife(Life):
                 assert used <= {"computer": 1, "f": 2}[name]
 
 
-@settings(deadline=None)
+@settings(PATIENT, max_examples=tried(60))
 @given(steps=steps, policy=st.sampled_from(POLICIES))
 def test_random_lives_never_start_beyond_a_limit_and_run_everything(steps: list[Any], policy: str) -> None:
     life = LimitedLife(policy)

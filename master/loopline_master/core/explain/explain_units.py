@@ -107,8 +107,8 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
 
 def _withheld(state: State, workers: Iterable[str]) -> str:
     """Return the number of GPUs that these workers do not offer now, with the reasons."""
-    loads = [state.workers[worker].load for worker in sorted(workers)]
-    reasons = Counter(gpu.reason for load in loads if load for gpu in load.withheld_gpus)
+    counts = state.own(CountedUnits)
+    reasons = Counter(reason for worker in sorted(workers) for reason in counts.withheld_on(worker).values())
     return "".join(f", {count} not offered: {reason}" for reason, count in reasons.items())
 
 

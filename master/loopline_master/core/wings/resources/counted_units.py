@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from math import inf
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
@@ -43,7 +44,7 @@ class CountedUnits(Units):
         self.holders: dict[str, dict[AttemptId, int]] = {}  # attempts and their units, by limit
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._aside: dict[str, RequirementClass] = {}  # by limit: the class that has units set aside
-        self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
+        self._offering: dict[str, dict[str, None]] = {}  # workers that offer each GPU, the first to join first
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
         self._workers, self._jobs, self._attempts = workers, jobs, attempts
 
@@ -85,7 +86,7 @@ class CountedUnits(Units):
         return False
 
     def would_suffice(self, worker: str, key: RequirementClass) -> bool:
-        withheld = self._withheld_on(worker)
+        withheld = self.withheld_on(worker)
         for name, units, kind in resources_of(key):
             if name == GPU:
                 usable = (kind.includes(gpu) for gpu in self._gpus_of(worker) if gpu.id not in withheld)
@@ -119,7 +120,7 @@ class CountedUnits(Units):
             for gpu in attempt.gpus or ():
                 parts[gpu] += may_be_running(self._attempts.roles[number])
                 free_s[gpu] = max(free_s.get(gpu, 0.0), left_s[number])
-        withheld, usable = self._withheld_on(worker), list[float]()
+        withheld, usable = self.withheld_on(worker), list[float]()
         for one in self._gpus_of(worker):
             if one.id not in withheld and kind.includes(one):
                 is_here = self.sharing[one.id] <= parts[one.id]
@@ -203,16 +204,34 @@ class CountedUnits(Units):
         """Note the GPUs that a worker offers."""
         self._free.pop(worker, None)
         for gpu in self._gpus_of(worker):
-            self._offering.setdefault(gpu.id, set()).add(worker)
+            self._offering.setdefault(gpu.id, {})[worker] = None
 
-    def forget_gpus(self, worker: str) -> None:
-        """Forget the GPUs that a worker offers."""
+    def forget_gpus(self, worker: str) -> set[str]:
+        """Forget the GPUs that a worker offers. Return the other workers that offer one of them."""
         self._free.pop(worker, None)
+        others = set[str]()
         for gpu in self._gpus_of(worker):
-            workers = self._offering.get(gpu.id, set())
-            workers.discard(worker)
+            workers = self._offering.get(gpu.id, {})
+            workers.pop(worker, None)
+            others |= workers.keys()
             if not workers:
                 self._offering.pop(gpu.id, None)
+        for other in others:
+            self._free.pop(other, None)
+        return others
+
+    def claimed_elsewhere(self, worker: str) -> dict[str, str]:
+        """Return the ids of the worker's GPUs that a worker on another computer offered first, each with the reason.
+
+        One of the two does not have it: it may be a copy of a virtual machine.
+        """
+        machine, claimed = self._workers[worker].facts.machine, dict[str, str]()
+        for gpu in self._gpus_of(worker):
+            for other in takewhile(lambda name: name != worker, self._offering.get(gpu.id, ())):
+                known = self._workers[other]
+                if machine and known.facts.machine not in ("", machine) and known.session is not None:
+                    claimed[gpu.id] = f"worker {other}, on another computer, offers it, too"
+        return claimed
 
     def offering(self, gpus: Iterable[str]) -> set[str]:
         """Return the workers that offer one of these GPUs."""
@@ -229,15 +248,15 @@ class CountedUnits(Units):
         """Return the GPUs of a worker that are not wholly in use, the least capable first."""
         free = self._free.get(worker)
         if free is None:
-            withheld = self._withheld_on(worker)
+            withheld = self.withheld_on(worker)
             there = (gpu for gpu in self._gpus_of(worker) if self.gpus[gpu.id] < WHOLE_GPU and gpu.id not in withheld)
             free = self._free[worker] = by_capability(there)
         return free
 
-    def _withheld_on(self, worker: str) -> set[str]:
-        """Return the ids of the GPUs that no task may have now."""
+    def withheld_on(self, worker: str) -> dict[str, str]:
+        """Return the ids of the worker's GPUs that no task may have now, each with the reason."""
         load = self._workers[worker].load
-        return {gpu.id for gpu in load.withheld_gpus} if load else set()
+        return {gpu.id: gpu.reason for gpu in (load.withheld_gpus if load else ())} | self.claimed_elsewhere(worker)
 
     def in_use(self, worker: str, name: str) -> int:
         """Return the units of a worker's resource in use; a GPU in use by several tasks counts once."""

@@ -86,7 +86,8 @@ class Resources(Wing):
             self._counts.learn_gpus(event.worker)
 
     def worker_left(self, name: str) -> None:
-        self._counts.forget_gpus(name)
+        for other in self._counts.forget_gpus(name):
+            self.state.index.requirements.resources_change(other, (GPU,))
 
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Apply that a worker withholds other GPUs than before."""
