@@ -131,6 +131,9 @@ class SchedulerSettings:
     share_half_life_s: Annotated[
         Period, Field(description="half of what a user has used is forgotten after so long")
     ] = 86400.0
+    gpu_cores: Annotated[
+        int, Field(ge=0, le=10_000, description="slots that a GPU counts as in shares; 0: GPUs are not counted")
+    ] = 0
     peers: Annotated[
         bool,
         Field(description="large files may go between workers, on a port that each opens"),
