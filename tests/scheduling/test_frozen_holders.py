@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loopline_master.core.events import JobPaused
+from loopline_master.core.wings.resources.frozen_holders import OTHERS_WAIT
 from loopline_shared.model import AttemptId, AttemptState, TaskState
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.units import limit, running, submit, worker_of
@@ -130,7 +131,7 @@ def test_attempt_that_was_thawed_before_its_preemption_continues() -> None:
     desks.grid.wait(GRACE_S)
     desks.wait(0)
     assert desks.state() is TaskState.RUNNING
-    assert not desks.grid.attempt(desks.job, 1).preempted
+    assert desks.grid.attempt(desks.job, 1).reason == ""
     desks.freeze(*running(desks.grid, desks.job))
     desks.wait(GRACE_S - 1)
     assert desks.state() is TaskState.RUNNING, "its grace begins again"
@@ -145,7 +146,7 @@ def test_preemption_is_repeated_until_the_attempt_is_gone(lost: str) -> None:
     desks.waiting()
     grid.now += GRACE_S
     grid.step(deliver=False)
-    assert grid.attempt(desks.job, 1).preempted
+    assert grid.attempt(desks.job, 1).reason == OTHERS_WAIT
     for agent in grid.agents.values():
         agent.mail.clear()
     if lost == "master":

@@ -187,6 +187,7 @@ class Job:
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     max_running: int | None = None  # attempts that may run at once; None: unlimited
     reserved: str = ""  # the worker that is kept for its next task, which is wide (wings/reservations)
+    by_reservation: int = 0  # its latest task that started so; 0: none
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
@@ -385,8 +386,6 @@ class Attempt:
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
     term_s: float | None = None  # its worker ends it after a silence of the master this long; None: it does not
     gpus: tuple[str, ...] | None = None  # ids of its GPUs; None: its job asks for no GPU
-    preempted: bool = False  # while it is frozen: its worker was ordered to give it back (wings/resources)
-    by_reservation: bool = False  # a worker was reserved for its job when it started (wings/reservations)
     done_before: float = field(default=0.0, init=False, repr=False, compare=False)
     """Work in the checkpoint that it continued from, in reference CPU-seconds."""
     kept_cpu_ms: int = field(default=0, init=False, repr=False, compare=False)

@@ -99,7 +99,9 @@ class Reservations(Wing):
         """Release the worker of a job as soon as one of its tasks starts anywhere."""
         job = self.state.jobs[attempt.job]
         if not before:
-            attempt.by_reservation = bool(job.reserved) or job.id in self._proposed
+            if job.reserved or job.id in self._proposed:
+                job.by_reservation = attempt.task
+                self.state.put(job)
             if job.reserved:
                 self._release(job.reserved)
         if job.needs:  # of limits; or of GPUs, which other workers may offer, too
@@ -232,7 +234,7 @@ class Reservations(Wing):
         """True if the latest start among these attempts was one by reservation."""
         attempts = [self.state.attempts[number] for number in numbers]
         latest = max(attempts, key=lambda attempt: (attempt.dispatched_at, attempt.id), default=None)
-        return latest is not None and latest.by_reservation
+        return latest is not None and self.state.jobs[latest.job].by_reservation == latest.task
 
     def _able(self, job: Job) -> set[str]:
         requirements = self.state.index.requirements

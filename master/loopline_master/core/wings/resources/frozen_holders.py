@@ -15,6 +15,9 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, AttemptState
 
+OTHERS_WAIT = "it is frozen, and others wait for units that it holds"
+"""Reason of a frozen attempt that its worker must give back."""
+
 
 class FrozenHolders:
     """The frozen attempts of jobs with needs. Those that hold no unit of a limit are never preempted."""
@@ -28,7 +31,7 @@ class FrozenHolders:
         if attempt.state is AttemptState.FROZEN:
             self._since[attempt.id] = attempt.freezes[-1][0]
         elif self._since.pop(attempt.id, None) is not None:
-            attempt.preempted = False
+            attempt.reason = "" if attempt.reason == OTHERS_WAIT else attempt.reason
 
     @property
     def due_at(self) -> float | None:
@@ -39,14 +42,16 @@ class FrozenHolders:
     def preempted_on(self, worker: Worker) -> tuple[AttemptId, ...]:
         """Return the attempts that a worker must give back."""
         attempts = (self._state.attempts[number] for number in self._since)
-        return tuple(one.id for one in attempts if one.preempted and one.worker == worker.name)
+        return tuple(one.id for one in attempts if one.reason == OTHERS_WAIT and one.worker == worker.name)
 
     def preempt(self) -> None:
         """Preempt as many attempts as there are tasks that could start with their units now."""
         frozen_by = self._state.now - self._state.settings.limit_grace_s
         attempts = self._state.attempts
         overdue = {
-            number for number, since in self._since.items() if since <= frozen_by and not attempts[number].preempted
+            number
+            for number, since in self._since.items()
+            if since <= frozen_by and attempts[number].reason != OTHERS_WAIT
         }
         if not overdue:
             return
@@ -57,13 +62,13 @@ class FrozenHolders:
             for number, units in sorted(held, key=lambda one: (-attempts[one[0]].dispatched_at, one[0])):
                 if missing > 0 and number in overdue:
                     overdue.discard(number)
-                    attempts[number].preempted, attempts[number].sent = True, 0
+                    attempts[number].reason, attempts[number].sent = OTHERS_WAIT, 0
                     self._state.put(attempts[number])
                     missing -= units
 
     def _is_leaving(self, number: AttemptId) -> bool:
         attempt = self._state.attempts[number]
-        return attempt.preempted or attempt.state is AttemptState.CANCELLING
+        return attempt.reason == OTHERS_WAIT or attempt.state is AttemptState.CANCELLING
 
     def _wanted(self, most: int) -> Counter[tuple[str, str]]:
         """Return the units that tasks wait for, by the name and user of the exhausted limit."""
