@@ -36,7 +36,7 @@ class CountedUnits(Units):
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
         self.starts = 0  # attempts that took units as they started ...
-        self.starts_beyond = 0  # ... and exceeded a limit in force, or what their workers have: none, or it is a bug
+        self.starts_beyond = 0  # ... and exceeded a limit in force or the units of their workers; must be 0
         self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
