@@ -10,6 +10,7 @@ import pytest
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.metrics import metrics
 from tests.api.bench import Bench, until
 
@@ -19,9 +20,13 @@ def _a_sample_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "INVARIANT_SAMPLE_EVERY_S", 0.0)
 
 
-async def counts(master: Bench) -> tuple[float, float]:
+async def values_of(master: Bench) -> dict[str, str]:
     text = (await master.ask("GET", "//metrics")).content.decode()
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+async def counts(master: Bench) -> tuple[float, float]:
+    values = await values_of(master)
     return float(values["loopline_invariant_samples_total"]), float(values["loopline_invariant_breaches_total"])
 
 
@@ -77,8 +82,25 @@ async def test_violation_is_logged_and_counted(
         assert "breaks an invariant" in caplog.text
 
 
-async def _has_begun(worker: object) -> bool:
-    return len(worker.holding) == 2  # type: ignore[attr-defined]
+@pytest.mark.parametrize("is_broken", [False, True])
+async def test_metrics_count_starts_beyond_a_limit(
+    master: Bench, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    assert (await master.ask("PUT", "/limits/matlab", json={"units": 1})).status == 200
+    if is_broken:
+        monkeypatch.setattr(CountedUnits, "are_out", lambda counts, key: False)
+    async with master.worker(slots=2, does=lambda run: None) as worker:
+        await master.submit(parameters={"i": {"range": [1, 3]}}, requires={"needs": {"matlab": 1}})
+        await until(lambda: _has_begun(worker, 1 + is_broken))
+        values = await values_of(master)
+        used, allowed = (values[f'loopline_limit_units{part}{{limit="matlab"}}'] for part in ("_used", ""))
+        assert (float(used), float(allowed)) == (1 + is_broken, 1)
+        starts, beyond = (float(values[f"loopline_unit_starts{part}"]) for part in ("", "_beyond_limit"))
+        assert (starts, beyond) == (1 + is_broken, is_broken)
+
+
+async def _has_begun(worker: object, count: int = 2) -> bool:
+    return len(worker.holding) == count  # type: ignore[attr-defined]
 
 
 async def _is_over(master: Bench, job: int) -> bool:

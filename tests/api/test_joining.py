@@ -77,6 +77,18 @@ async def test_worker_offers_no_more_than_its_token_allows(
         assert view["left_out"] == left_out
 
 
+async def test_gpu_that_another_computer_offers_is_shown_as_not_offered(master: Bench) -> None:
+    gpu = (Resource("gpu", 1, (Gpu("GPU-1", "A4000"),)),)
+    async with (
+        master.worker("pc-1", facts=replace(FACTS, resources=gpu, machine="one")),
+        master.worker("pc-2", facts=replace(FACTS, resources=gpu, machine="two")),
+    ):
+        first, second = [(await master.get(f"/workers/{name}"))["load"] for name in ("pc-1", "pc-2")]
+        assert not first.get("withheld_gpus")
+        reason = "worker pc-1, on another computer, offers it, too"
+        assert second["withheld_gpus"] == [{"id": "GPU-1", "reason": reason}]
+
+
 async def test_token_of_several_workers_bounds_what_each_may_offer(master: Bench) -> None:
     body = {"name": "lab", "role": "worker", "offers": {"fpga": 1}}
     master.tokens["worker"] = (await master.ask("POST", "/tokens", json=body)).body["secret"]

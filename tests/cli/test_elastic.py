@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from loopline.elastic.command_engine import CommandEngine, command_line
 from loopline.elastic.engine import Wish
 from loopline.elastic.plan import Allocation, Limits, Stage, could_serve, plan
 from loopline.elastic.records import Records
+from loopline.elastic.terms import AllocationTerms, WorkerTerms
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import DemandLine, DemandView
 from tests.cli.conftest import Run
@@ -88,13 +90,18 @@ def test_submissions_pause_after_workers_that_never_joined() -> None:
         (DemandLine(tasks=1, expected_s=7200.0), False),
         (DemandLine(tasks=1, os="windows"), False),
         (DemandLine(tasks=1, folder="/data"), False),
-        (DemandLine(tasks=1, needs={"fpga": 1}), False),
+        (DemandLine(tasks=1, needs={"fpga": 1}), True),
+        (DemandLine(tasks=1, needs={"fpga": 2}), False),
+        (DemandLine(tasks=1, needs={"dongle": 1}), False),
+        (DemandLine(tasks=1, needs={"computer": 1}), True),
         (DemandLine(tasks=1, needs={"gpu": 2}), True),
         (DemandLine(tasks=1, needs={"gpu": 3}), False),
     ],
 )
 def test_demand_that_its_workers_cannot_serve_starts_no_allocation(line: DemandLine, fits: bool) -> None:
-    limits = Limits(slots=2, gpus=2, labels=("gpu",), memory_bytes=10**9, time_limit_s=3600.0)
+    limits = Limits(
+        slots=2, resources={"gpu": 2, "fpga": 1}, labels=("gpu",), memory_bytes=10**9, time_limit_s=3600.0
+    )
     assert could_serve(line, limits) == fits
     assert plan(DemandView(slots=1, demands=[line]), [], limits, NOW).submit == fits
 
@@ -102,8 +109,21 @@ def test_demand_that_its_workers_cannot_serve_starts_no_allocation(line: DemandL
 def test_as_many_workers_are_wanted_as_have_the_gpus() -> None:
     view = DemandView(slots=4, demands=[DemandLine(tasks=4, needs={"gpu": 1})])
     assert plan(view, [], Limits(slots=8), NOW).submit == 0, "these workers have none"
-    assert plan(view, [], Limits(slots=8, gpus=1), NOW).submit == 4
-    assert plan(view, [], Limits(slots=8, gpus=4), NOW).submit == 1
+    assert plan(view, [], Limits(slots=8, resources={"gpu": 1}), NOW).submit == 4
+    assert plan(view, [], Limits(slots=8, resources={"gpu": 4}), NOW).submit == 1
+
+
+def test_each_exclusive_task_wants_a_worker() -> None:
+    view = DemandView(slots=4, demands=[DemandLine(tasks=3, needs={"computer": 1})])
+    assert plan(view, [], Limits(slots=8), NOW).submit == 3
+
+
+def test_gres_is_asked_for_and_offered_by_the_worker() -> None:
+    terms = AllocationTerms(gpus=1, gres=("fpga=2", "dongle"))
+    assert terms.limits(()).resources == {"fpga": 2, "dongle": 1, "gpu": 1}
+    assert terms.wish().resources == {"fpga": 2, "dongle": 1}
+    line = shlex.join(WorkerTerms().command("NAME", "http://master", terms))
+    assert "--resource fpga=2 --resource dongle=1" in line
 
 
 def test_long_tasks_that_wait_at_busy_workers_count() -> None:
@@ -201,4 +221,7 @@ def test_worker_command_is_appended_or_inserted_quoted() -> None:
 
 def test_wrong_usage_is_explained(run: Run) -> None:
     assert "must be 1 or more" in run("elastic", "slurm", "--max", "0").err
+    assert "expected NAME or NAME=UNITS" in run("elastic", "slurm", "--gres", "=1").err
+    assert "expected NAME=VALUE" in run("elastic", "slurm", "--option", "qos").err
+    assert "--gres is for slurm" in run("elastic", "pbs", "--gres", "fpga=1").err
     assert "slurm needs no command" in run("elastic", "slurm", "--", "ssh").err

@@ -84,6 +84,7 @@ class Agent:
     seen: int = 0  # number of the last Assign carried out
     running: dict[AttemptId, Run] = field(default_factory=dict)
     killed: list[AttemptId] = field(default_factory=list)  # killed on the master's request, not yet reported
+    preempted: list[AttemptId] = field(default_factory=list)  # those of them that are given back
     mail: list[Assign] = field(default_factory=list)  # under way to it
     members: dict[AttemptId, Run] = field(default_factory=dict)  # of gangs: prepared, they wait for their start
     frozen: set[AttemptId] = field(default_factory=set)  # on the master's request
@@ -110,7 +111,9 @@ class Agent:
                 (self.members if run.gang else self.running)[run.attempt] = run
         for word in assign.words:
             self.hear(word)
-        gone = [attempt for attempt in assign.cancel if attempt in self.running or attempt in self.members]
+        held = [one for one in assign.cancel if one in self.running or one in self.members]
+        self.preempted += [one for one in held if one in assign.preempt and one in self.frozen]
+        gone = [one for one in held if one not in assign.preempt or one in self.frozen]
         for attempt in gone:
             self.running.pop(attempt, None)
             self.members.pop(attempt, None)
@@ -267,7 +270,10 @@ class Grid:
             agent.members.pop(each.attempt, None)
             agent.delivering.discard(each.attempt)
         if holding is None:
-            results += tuple(result(attempt, Outcome.CANCELLED) for attempt in agent.killed)
+            results += tuple(
+                result(one, Outcome.GIVEN_BACK if one in agent.preempted else Outcome.CANCELLED)
+                for one in agent.killed
+            )
             holding = list(agent.running)
         held, agent.killed = list(holding), []
         agent.running = {attempt: run for attempt, run in agent.running.items() if attempt in held}

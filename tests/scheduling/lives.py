@@ -41,6 +41,8 @@ class Life:
 
     def join(self) -> None:
         self.silent = set()
+        for agent in self.grid.agents.values():
+            agent.frozen = set()
         self.workers_join()
 
     def heard(self) -> list[str]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopline_master.core.events import JobSubmitted, LimitChanged, WorkerForgotten
 from loopline_master.core.explain.demand import demand_view
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Submitted
 from loopline_master.core.kernel.invariants import check_worker
 from loopline_master.core.policies import REGISTRY
@@ -243,6 +244,28 @@ steps = st.lists(
     ),
     max_size=30,
 )
+
+
+def test_gpu_that_two_computers_offer_is_used_on_the_first() -> None:
+    grid = Grid(lease_s=20.0)
+    for name in ("ant", "bee"):
+        grid.join(name, replace(with_gpus(SMALL), machine=f"machine of {name}"))
+    grid.join("cow", replace(with_gpus(LARGE), machine="machine of cow"))
+    job = submit(grid, 4)
+    assert sorted(ids_of(grid, job)) == [LARGE.id, SMALL.id]
+    assert grid.running("ant")
+    counts = grid.scheduler.state.own(CountedUnits)
+    assert counts.claimed_elsewhere("bee") == {SMALL.id: "worker ant, on another computer, offers it, too"}
+    assert "offers it, too" in explain_job(grid.scheduler, job).sentence
+    grid.leave("ant")
+    assert counts.claimed_elsewhere("bee") == {}
+    grid.now += 5.0
+    grid.report("bee")
+    assert not grid.running("bee"), "ant is silent, and its task may still have the GPU"
+    grid.join("ant")
+    grid.end(*grid.running("ant"))
+    assert [*grid.running("bee")], "now bee was first"
+    assert not grid.running("ant")
 
 
 class GpuLife(Life):

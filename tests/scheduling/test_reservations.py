@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopline_master.core.events import (
     JobCancelled,
@@ -22,7 +24,9 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, Order, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu
+from tests.campaign import PATIENT
 from tests.scheduling.driver import Grid, facts
+from tests.scheduling.lives import VERBS, Life
 from tests.scheduling.units import limit, offering, running, submit, worker_of
 
 POLICIES = sorted(REGISTRY)
@@ -254,3 +258,148 @@ def test_worker_kept_for_a_class_is_like_no_other_and_like_itself_only_with_the_
         if units.are_kept("w0"):
             seen.add((units.left_on("w0"), tuple(units.on_worker["w0"].items())))
     assert len({left for left, _ in seen}) == len(seen) > 1
+
+
+# Units of the grid's limits.
+
+
+class Licences:
+    """Six slots, under an endless stream of tasks of 10 s that hold one licence each."""
+
+    def __init__(self, licences: int = 2, policy: str = "first-come", **narrow: Any) -> None:
+        self.stream = Stream(policy, needs={"lic": 1}, **narrow)
+        self.grid = self.stream.grid
+        limit(self.grid, "lic", licences)
+        self.stream.pass_s(2 * NARROW_S)
+
+    def submit(self, owner: str = "ann", units: int = 2, **more: Any) -> int:
+        return submit(self.grid, 1, owner, needs={"lic": units, **more.pop("needs", {})}, timeout_s=30.0, **more)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_task_that_needs_all_licences_starts_within_two_narrow_tasks(policy: str) -> None:
+    licences = Licences(policy=policy)
+    job = licences.submit()
+    licences.stream.pass_s(2 * NARROW_S + 2)
+    assert running(licences.grid, job)
+
+
+def test_other_tasks_leave_it_no_more_licences_than_it_needs() -> None:
+    licences = Licences(4)
+    grid = licences.grid
+    limit(grid, "dongle", 1)
+    submit(grid, 1, "cat", needs={"dongle": 1}, timeout_s=500.0)
+    job = licences.submit(needs={"dongle": 1})
+    licences.stream.pass_s(3 * NARROW_S)
+    assert grid.job(job).reserved
+    assert len(running(grid)) == 1 + 2, "two of the four licences are set aside"
+    assert not running(grid, job)
+    narrow = next(
+        one.id for one in grid.store.jobs.values() if one.owner == "bob" and not one.is_over and not one.running
+    )
+    assert f"2 lic are set aside for job {job}" in explain_job(grid.scheduler, narrow).sentence
+
+
+@pytest.mark.parametrize("how", ["cancel", "pause", "hold"])
+def test_licences_are_not_set_aside_for_a_job_that_may_not_start(how: str) -> None:
+    licences = Licences()
+    grid = licences.grid
+    job = licences.submit()
+    assert reserved(licences.stream)
+    match how:
+        case "cancel":
+            grid.ask(JobCancelled(job))
+        case "pause":
+            grid.ask(JobPaused(job))
+        case "hold":
+            limit(grid, "lic", 1)
+    assert not reserved(licences.stream)
+    licences.stream.pass_s(NARROW_S + 2)
+    assert len(running(grid)) == (1 if how == "hold" else 2)
+
+
+def test_licences_are_set_aside_for_one_job_at_a_time() -> None:
+    licences = Licences()
+    limit(licences.grid, "dongle", 2)
+    one = licences.submit("ann", needs={"dongle": 1})
+    two = licences.submit("cat", 1, needs={"dongle": 2})
+    assert [bool(licences.grid.job(job).reserved) for job in (one, two)] == [True, False]
+    licences.stream.pass_s(4 * NARROW_S)
+    grid = licences.grid
+    grid.end(running(grid, one)[0], wall_s=20.0, cpu_s=20.0)
+    licences.stream.pass_s(4 * NARROW_S)
+    assert running(grid, two)
+
+
+def test_licences_are_not_set_aside_while_a_holder_has_no_expected_end() -> None:
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    grid.join("w0", facts(4))
+    limit(grid, "lic", 2)
+    submit(grid, 1, "bob", needs={"lic": 1})
+    wide = submit(grid, needs={"lic": 2})
+    narrow = submit(grid, needs={"lic": 1}, owner="cat")
+    assert not grid.job(wide).reserved
+    assert running(grid, narrow)
+
+
+@pytest.mark.parametrize("wide", [{"needs": {"lic": 2}}, {"requires": {"slots": 3}}])
+def test_stream_of_wide_tasks_does_not_keep_narrow_ones_out(wide: dict[str, Any]) -> None:
+    grid = Grid(policy="first-come", order=Order.NONE, prefetch_s=0.0, max_replicas=1)
+    grid.join("w0", facts(3))
+    limit(grid, "lic", 2)
+    needs = {"lic": 1} if "needs" in wide else {}
+    started = []
+    submit(grid, 60, "bob", timeout_s=10.0, needs=needs)
+    submit(grid, 60, "ann", timeout_s=10.0, **wide)
+    for _ in range(30):
+        (first, *_) = running(grid)
+        started.append(grid.job(first.job).owner)
+        grid.now += 5.0
+        grid.end(first, wall_s=5.0, cpu_s=5.0)
+    assert {"ann", "bob"} == {*started[-12:]}
+
+
+class WideLife(Life):
+    """Two workers with three slots each, two limits, and jobs of three users that need several units at once."""
+
+    def workers_join(self) -> None:
+        for limit_name in ("m", "n"):
+            limit(self.grid, limit_name, 3)
+        for name in ("ant", "bee"):
+            self.grid.join(name, facts(3))
+
+    def submit(self, owner: str, slots: int, m: int, n: int) -> None:
+        needs = {name: units for name, units in (("m", m), ("n", n)) if units}
+        self.jobs.append(submit(self.grid, 2, owner, requires={"slots": slots}, needs=needs, timeout_s=100.0))
+
+    def pause(self, job: int, is_paused: bool) -> None:
+        if job in self.jobs:
+            self.grid.ask(JobPaused(job) if is_paused else JobResumed(job))
+
+    def check_starts(self, before: set[AttemptId]) -> None:
+        """Nothing: the grid checks its invariants after each step, the reservations' among them."""
+
+    def run_everything(self) -> None:
+        for job in self.jobs:
+            self.pause(job, False)
+        super().run_everything()
+
+
+amounts = st.integers(0, 3)
+wide_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob", "cat"]), st.integers(1, 3), amounts, amounts),
+        st.tuples(st.just("pause"), st.integers(1, 6), st.booleans()),
+        VERBS[0],
+        VERBS[2],
+    ),
+    max_size=40,
+)
+
+
+@PATIENT
+@given(steps=wide_steps, policy=st.sampled_from(POLICIES))
+def test_no_wide_tasks_wait_for_one_another_in_a_circle(steps: list[Any], policy: str) -> None:
+    life = WideLife(policy)
+    life.play(steps)
+    life.run_everything()

@@ -18,6 +18,7 @@ from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, AttemptState, JobState
+from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, spec
 from tests.scheduling.lives import VERBS, Life
 from tests.scheduling.units import limit, offering, running, submit, worker_of
@@ -251,12 +252,28 @@ def test_exclusive_task_waits_for_a_worker_that_offers_all_of_its_slots() -> Non
 
 
 counts = st.integers(1, 4)
-needs = st.sampled_from([{"m": 1}, {"m": 2}, {"n": 1, "m": 1}, {"f": 1}, {"f": 2}, {"computer": 1}, {}])
+needs = st.sampled_from(
+    [
+        {"m": 1},
+        {"m": 2},
+        {"n": 1, "m": 1},
+        {"m": 1, "n": 2},
+        {"m": 2, "n": 1},
+        {"f": 1},
+        {"f": 2},
+        {"computer": 1},
+        {},
+    ]
+)
 most = st.sampled_from([None, 1, 2])
 users = st.sampled_from(["", "*", "ann"])
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most, st.booleans()),
+        st.tuples(
+            st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most, st.booleans(), st.booleans()
+        ),
+        st.tuples(st.just("freeze"), st.sampled_from(["ant", "bee"]), st.booleans()),
+        st.tuples(st.just("pass_s"), st.sampled_from([1.0, 70.0])),
         st.tuples(st.just("limit"), st.sampled_from(["m", "n"]), st.integers(0, 3), users),
         st.tuples(st.just("limit_job"), st.integers(1, 6), most),
         *VERBS,
@@ -282,12 +299,24 @@ class LimitedLife(Life):
         for name in ("ant", "bee"):
             self.grid.join(name, offering(3, f=2))
 
-    def submit(self, owner: str, count: int, needs: dict[str, int], most: int | None, is_single: bool) -> None:
-        more = {"max_replicas": 1} if is_single else {}
+    def submit(
+        self, owner: str, count: int, needs: dict[str, int], most: int | None, is_single: bool, is_short: bool
+    ) -> None:
+        more = {**({"max_replicas": 1} if is_single else {}), **({"timeout_s": 100.0} if is_short else {})}
         self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most, **more))
 
     def limit(self, name: str, units: int, user: str) -> None:
         limit(self.grid, name, units, user)
+
+    def freeze(self, name: str, is_frozen: bool) -> None:
+        """Have the owner of a worker come back, or leave."""
+        agent = self.grid.agents[name]
+        agent.frozen = {*agent.running} if is_frozen else set()
+        self.reports()
+
+    def pass_s(self, seconds: float) -> None:
+        self.grid.now += seconds
+        self.reports()
 
     def limit_job(self, job: int, most: int | None) -> None:
         self.grid.ask(JobLimited(job, most))
@@ -306,7 +335,7 @@ class LimitedLife(Life):
                 assert used <= {"computer": 1, "f": 2}[name]
 
 
-@settings(deadline=None)
+@settings(PATIENT, max_examples=tried(60))
 @given(steps=steps, policy=st.sampled_from(POLICIES))
 def test_random_lives_never_start_beyond_a_limit_and_run_everything(steps: list[Any], policy: str) -> None:
     life = LimitedLife(policy)

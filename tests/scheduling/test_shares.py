@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -28,7 +29,8 @@ from loopline_master.core.wings.exemptions import overdrawn
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user import User
-from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
+from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome, Resource
+from loopline_shared.protocol.gpus import GPU, Gpu
 from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.experiments.users import UsersCase, run
 from loopline_simulator.fast.hosts import Steady
@@ -36,7 +38,7 @@ from loopline_simulator.fast.passings import JobSpan, count
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
 from tests.campaign import LONG, PATIENT, tried
-from tests.scheduling.driver import START, Grid, spec
+from tests.scheduling.driver import START, Grid, facts, spec
 
 HOUR_S = 3600.0
 
@@ -159,7 +161,7 @@ def submitted(grid: Grid, user: str, tasks: int, spec_bytes: int = 0, size: floa
 def test_use_halves_in_each_half_life() -> None:
     user = User("ann", usage=80.0, usage_at=1000.0)
     assert user.usage_now(1100.0, half_life_s=100.0) == pytest.approx(40.0)
-    user.charge(2, 1000.0, 100.0)
+    user.charge(2, 0, 1000.0, 100.0)
     assert user.usage_now(1000.001, 100.0) - user.usage_now(1000.0, 100.0) == pytest.approx(
         0.002 - 80e-5 * 0.6931, rel=0.01
     )
@@ -174,6 +176,28 @@ def test_single_user_has_no_account() -> None:
     assert [user.at_work for user in grid.store.users.values()] == [0]
     submitted(grid, "bob", 9)
     assert {user.name: user.at_work for user in grid.store.users.values()} == {"ann": 2, "bob": 0}
+
+
+@pytest.mark.parametrize(("gpu_cores", "per_second"), [(0, 2), (16, 2 + 2 * 16)])
+def test_gpus_of_running_tasks_count_as_slots(gpu_cores: int, per_second: int) -> None:
+    grid = Grid(shares=True, gpu_cores=gpu_cores, share_half_life_s=1e9, policy="first-come")
+    gpus = tuple(Gpu(f"GPU-{number}", "A4000") for number in range(2))
+    grid.join("a", replace(facts(4), resources=(Resource(GPU, 2, gpus),)))
+    submitted(grid, "bob", 1)
+    reply = grid.ask(JobSubmitted("ann", spec(2, requires={"gpus": 1})))
+    assert isinstance(reply, Submitted)
+    ann = grid.store.users["ann"]
+    assert (ann.at_work, ann.charged) == (2, per_second)
+    grid.report("a", frozen=True)
+    assert grid.store.users["ann"].charged == 0
+    grid.now += 10.0
+    grid.report("a")
+    grid.restart()
+    grid.join("a")
+    ann = grid.store.users["ann"]
+    assert (ann.at_work, ann.charged) == (2, per_second)
+    before = ann.usage_now(grid.now, 1e9)
+    assert ann.usage_now(grid.now + 10.0, 1e9) - before == pytest.approx(10.0 * per_second, rel=1e-3)
 
 
 def test_at_most_a_minute_of_work_is_prefetched_with_several_users() -> None:

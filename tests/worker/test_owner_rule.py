@@ -18,7 +18,7 @@ from loopline_worker.core.events import (
     Stopping,
 )
 from loopline_worker.core.instructions import Instructions, Kill, RecordPreemption, Urgency
-from loopline_worker.core.owner import PreemptionOrder, Steps
+from loopline_worker.core.owner import OTHERS_WAIT, PreemptionOrder, Steps
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import State
 from tests.worker.worker_machine import (
@@ -29,6 +29,7 @@ from tests.worker.worker_machine import (
     assigned,
     frozen,
     killed,
+    preempted,
     prefetched,
     result,
     retracts,
@@ -104,6 +105,18 @@ def test_attempt_of_several_slots_needs_all_of_them() -> None:
     machine = owned(run(A, slots=2), B)
     assert frozen(looks(machine, 1)) == [A]
     assert thawed(looks(machine, 3)) == [A]
+
+
+def test_preempted_attempts_are_given_back_if_they_are_frozen() -> None:
+    machine = owned(A, B)
+    looks(machine, 1, 0)
+    machine.happens(FreezeCompleted(B))
+    steps = machine.happens(preempted(A, B, C))
+    assert steps.todo == [Kill(B, Outcome.GIVEN_BACK, OTHERS_WAIT)]
+    assert (machine.state(A), machine.state(B)) == (State.RUNNING, State.ENDING)
+    assert machine.happens(preempted(A, B)).todo == []
+    machine.happens(AttemptEnded(result(B, Outcome.GIVEN_BACK)))
+    assert machine.happens(preempted(A, B)).todo == []
 
 
 def test_pause_gives_attempts_back_at_once() -> None:

@@ -25,6 +25,10 @@ def assigned(*runs: AttemptId | Run, cancel: tuple[AttemptId, ...] = (), seen: i
     return Assigned(Assign(1, seen, tuple(each if isinstance(each, Run) else run(each) for each in runs), cancel))
 
 
+def preempted(*attempts: AttemptId) -> Assigned:
+    return Assigned(Assign(1, 0, (), attempts, preempt=attempts))
+
+
 def started(steps: Instructions) -> list[AttemptId]:
     return [each.run.attempt for each in steps.todo if isinstance(each, do.Start)]
 

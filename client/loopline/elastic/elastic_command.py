@@ -59,6 +59,12 @@ def elastic(
     """
     if min(terms.most, terms.backlog, terms.slots, terms.pause_after) < 1:
         raise usage("--max, --backlog, --slots and --pause-after must be 1 or more")
+    if terms.gres and engine in ("pbs", "lsf"):
+        raise usage(f"--gres is for slurm; name the resource in the terms of {engine}: --option KEY=VALUE")
+    try:
+        terms.wish()
+    except ValueError as malformed:
+        raise usage(f"--gres or --option: {malformed}") from None
     if command and engine != "command":
         raise usage(f"{engine} needs no command", "loopline elastic command -- COMMAND starts workers by a command")
     folder = (state or platformdirs.user_state_path("loopline", appauthor=False) / "elastic" / engine).absolute()

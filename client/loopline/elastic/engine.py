@@ -16,6 +16,7 @@ class Wish:
     slots: int
     time_limit_s: float
     gpus: int = 0
+    resources: dict[str, int] = field(default_factory=dict)  # others than GPUs
     memory_bytes: int | None = None
     queue: str = ""
     account: str = ""

@@ -7,11 +7,12 @@ HyperQueue's automatic allocation: a backlog, a maximum, a pause after failures.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER
 from loopline_shared.rest.bodies import DemandLine, DemandView
 
 _WORTH_S = 10.0
@@ -55,7 +56,7 @@ class Limits:
     backlog: int = 4  # of them, that are queued
     slots: int = 1  # of each
     time_limit_s: float = 3600.0  # of each
-    gpus: int = 0  # of each
+    resources: Mapping[str, int] = field(default_factory=dict)  # of each, GPUs among them
     memory_bytes: int | None = None  # of each; None: enough for any task
     labels: tuple[str, ...] = ()
     pause_after: int = 3  # allocations in a row whose workers never joined
@@ -75,7 +76,7 @@ def plan(demand: DemandView, allocations: Sequence[Allocation], limits: Limits, 
     """Return the allocations to request or to cancel, so that tasks that could start now have slots."""
     there = [one for one in allocations if not one.is_over]
     queued = [one for one in there if one.stage is not Stage.RUNNING or not one.has_joined]
-    wanted = math.ceil(max(slots_wanted(demand, limits) / limits.slots, gpus_wanted(demand, limits)))
+    wanted = math.ceil(max(slots_wanted(demand, limits) / limits.slots, units_wanted(demand, limits)))
     if wanted < len(queued):
         surplus = [one for one in queued if one.stage is Stage.QUEUED and not one.has_joined]
         surplus.sort(key=lambda one: one.asked_at, reverse=True)
@@ -99,10 +100,19 @@ def slots_wanted(demand: DemandView, limits: Limits) -> int:
     return sum(_tasks(one) * one.slots for one in demand.demands if could_serve(one, limits))
 
 
-def gpus_wanted(demand: DemandView, limits: Limits) -> float:
-    """Return the number of workers that have as many GPUs as those tasks would have."""
-    gpus = sum(_tasks(one) * one.needs.get(GPU, 0) for one in demand.demands if could_serve(one, limits))
-    return gpus / limits.gpus if gpus else 0.0
+def units_wanted(demand: DemandView, limits: Limits) -> float:
+    """Return the number of workers that have the units, such as GPUs, which those tasks would have."""
+    wanted = Counter[str]()
+    for one in demand.demands:
+        if could_serve(one, limits):
+            wanted.update({name: _tasks(one) * units for name, units in one.needs.items()})
+    offered = _offered(limits)
+    return max((units / offered[name] for name, units in wanted.items()), default=0.0)
+
+
+def _offered(limits: Limits) -> Mapping[str, int]:
+    """Return the units of a worker; an exclusive task takes the worker itself."""
+    return {**limits.resources, COMPUTER: 1}
 
 
 def could_serve(one: DemandLine, limits: Limits) -> bool:
@@ -113,8 +123,7 @@ def could_serve(one: DemandLine, limits: Limits) -> bool:
         and set(one.labels) <= set(limits.labels)
         and (limits.memory_bytes is None or one.memory_bytes <= limits.memory_bytes)
         and (one.expected_s is None or one.expected_s < limits.time_limit_s)
-        and one.needs.keys() <= {GPU}
-        and one.needs.get(GPU, 0) <= limits.gpus
+        and all(units <= _offered(limits).get(name, 0) for name, units in one.needs.items())
         and one.os in (None, "linux")
         and not one.folder
     )

@@ -91,11 +91,14 @@ def _spec(psij: Any, kind: str, name: str, command: Sequence[str], wish: Wish) -
         gpu_cores_per_process=wish.gpus or None,
         memory=wish.memory_bytes,
     )
+    options = wish.options
+    if wish.resources:
+        options = {"gres": ",".join(f"{name}:{units}" for name, units in wish.resources.items()), **options}
     attributes = psij.JobAttributes(
         duration=timedelta(seconds=wish.time_limit_s),
         queue_name=wish.queue or None,
         account=wish.account or None,
-        custom_attributes={f"{kind}.{key}": value for key, value in wish.options.items()} or None,
+        custom_attributes={f"{kind}.{key}": value for key, value in options.items()} or None,
     )
     return psij.JobSpec(
         executable=command[0],

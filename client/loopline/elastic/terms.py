@@ -15,6 +15,7 @@ from loopline.cli import values
 from loopline.cli.common import read_by
 from loopline.elastic.engine import Wish
 from loopline.elastic.plan import Limits
+from loopline_shared.protocol.gpus import GPU
 
 DURATION = read_by(values.duration, "DURATION")
 _KEPT_IN = 'trap : TERM; "$@"; code=$?; rm -rf "$0"; exit $code'
@@ -36,6 +37,8 @@ class AllocationTerms:
         Slots of each worker, and cores of each allocation (default: 1).
     gpus
         GPUs of each allocation (default: 0); tasks that need more do not count.
+    gres
+        Another resource of each allocation, and of its worker: NAME=N, such as fpga=1, as in Slurm's --gres.
     time_limit
         Time limit of each allocation (default: 1h).
     memory
@@ -56,13 +59,19 @@ class AllocationTerms:
     backlog: int = 4
     slots: int = 1
     gpus: int = 0
+    gres: Annotated[tuple[str, ...], Parameter(metavar="NAME[=N]")] = ()
     time_limit: Annotated[float, DURATION] = 3600.0
     memory: Annotated[int | None, read_by(values.memory, "BYTES")] = None
     queue: str = ""
     account: str = ""
-    option: tuple[str, ...] = ()
+    option: Annotated[tuple[str, ...], Parameter(metavar="KEY=VALUE")] = ()
     pause_after: int = 3
     pause: Annotated[float, DURATION] = 300.0
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Units of other resources than GPUs. Raises ValueError if one is malformed."""
+        return dict(values.need(one) for one in self.gres)
 
     def limits(self, labels: tuple[str, ...]) -> Limits:
         """Return the limits of the plan, for workers with these labels."""
@@ -70,7 +79,7 @@ class AllocationTerms:
             most=self.most,
             backlog=self.backlog,
             slots=self.slots,
-            gpus=self.gpus,
+            resources={**self.resources, GPU: self.gpus},
             time_limit_s=self.time_limit,
             memory_bytes=self.memory,
             labels=labels,
@@ -79,16 +88,16 @@ class AllocationTerms:
         )
 
     def wish(self) -> Wish:
-        """Return what an engine is asked for. Raises ValueError for an option that is no pair."""
-        options = dict(values.pair(one) for one in self.option)
+        """Return the parameters for an engine. Raises ValueError if a resource or an option is malformed."""
         return Wish(
             self.slots,
             self.time_limit,
             gpus=self.gpus,
+            resources=self.resources,
             memory_bytes=self.memory,
             queue=self.queue,
             account=self.account,
-            options=options,
+            options=dict(values.pair(one) for one in self.option),
         )
 
 
@@ -128,5 +137,6 @@ class WorkerTerms:
         line += ["--until", f"{terms.time_limit:.0f}s", "--idle-timeout-s", f"{self.idle:g}"]
         line += ["--death-timeout-s", f"{self.death:g}", "--dedicated", "--no-owner-page", "--transient"]
         line += [word for one in self.label for word in ("--label", one)]
+        line += [word for name, units in terms.resources.items() for word in ("--resource", f"{name}={units}")]
         line += ["--token-file", str(self.token_file.absolute())] if self.token_file else []
         return ["/bin/sh", "-c", _KEPT_IN, own, *line]

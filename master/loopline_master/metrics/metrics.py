@@ -23,9 +23,11 @@ from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.invariants import check_job, check_worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.trust.trust import Mismatch
 from loopline_master.metrics.checkpoint_counters import CheckpointCounters
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
+from loopline_master.metrics.unit_gauges import UnitGauges
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport, Sizes
@@ -87,6 +89,7 @@ class Metrics:
         self._log_written = self._counter("event_log_bytes", "Event log that was written")
         self._log_counted = 0
         self._checkpoints = CheckpointCounters(self._registry)
+        self._units = UnitGauges(self._registry)
         self.costs = UserCosts()
         self.lag_s, self.started_at = 0.0, time.time()
 
@@ -180,6 +183,7 @@ class Metrics:
         self._set_yields(connected)
         self._passings.set(audit.passings)
         self._completions.set(audit.completions)
+        self._units.set(state.own(CountedUnits))
         return generate_latest(self._registry)
 
     def _set_yields(self, workers: Iterable[Worker]) -> None:

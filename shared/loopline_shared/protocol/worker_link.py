@@ -187,6 +187,8 @@ class Assign:
     _: KW_ONLY
     gently: Annotated[tuple[AttemptId, ...], Field(exclude_if=not_)] = ()
     """Attempts of ``cancel`` that get SIGTERM and some time: a person ends them, and no other result exists."""
+    preempt: Annotated[tuple[AttemptId, ...], Field(exclude_if=not_)] = ()
+    """Attempts of ``cancel`` that are given back, with their checkpoints, if they are frozen, and else continue."""
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     quarantine: Quarantine | None = None  # shown to the PC's owner; None: the worker is healthy
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs

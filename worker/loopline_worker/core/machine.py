@@ -237,7 +237,8 @@ class Machine:
         self._results.acknowledged(assign.seen, self._steps)
         unwanted = dict.fromkeys(assign.cancel)
         if unwanted:
-            self._cancel(unwanted, assign.gently)
+            self._cancel([one for one in unwanted if one not in assign.preempt], assign.gently)
+            self._owner.preempt(assign.preempt, self._steps.todo)
         if assign.run:
             self._steps.journal.came.append((assign, event.frame))
             for run in assign.run:

@@ -7,7 +7,7 @@ have done its work by then), and thawed if it fits again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loopline_shared.model import AttemptId, Outcome
@@ -19,6 +19,9 @@ from loopline_worker.core.transitions import State
 
 _MEMORY_PAUSE_S = 5.0
 """Time between two attempts preempted because memory is short, so that the memory freed by the first is seen."""
+
+
+OTHERS_WAIT = "it was frozen, and others wait for units that it held"
 
 
 @dataclass(slots=True)
@@ -170,6 +173,13 @@ class Owner:
             self._freeze(steps.freeze, now, now if since is None else since, after_input)
             todo += [Freeze(attempt.id) for attempt in steps.freeze]
         return True
+
+    def preempt(self, preempted: Iterable[AttemptId], todo: list[Instruction]) -> None:
+        """Preempt the frozen ones of these attempts, because other tasks wait for units that they hold."""
+        for attempt in filter(None, map(self._attempts.get, preempted)):
+            if attempt.state is State.FROZEN:
+                self.leaves(attempt)
+                todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, OTHERS_WAIT))
 
     def followed(self, before: AttemptRecord, after: AttemptRecord) -> None:
         """Let ``after``, which began in the slot of ``before``, take its place among the frozen attempts."""

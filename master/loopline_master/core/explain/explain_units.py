@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.attempts import may_be_running
+from loopline_master.core.kernel.index.requirement_class import limits_of
+from loopline_master.core.kernel.index.units import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
@@ -52,17 +54,18 @@ def limits_used_up(state: State, job: Job) -> list[Reason]:
         reasons.append(Reason(code="restored", count=1, detail=detail))
     for name, units in job.needs:
         if name in counts.limits:
-            reasons += _limit_used_up(counts, name, job.owner, units)
+            reasons += _limit_used_up(state, job, name, units)
     if job.max_running is not None and (running := counts.running[job.id]) >= job.max_running:
         detail = f"{running} of its tasks may be running, and its own limit is {job.max_running}"
         reasons.append(Reason(code="max_running", count=running, detail=detail))
     return reasons
 
 
-def _limit_used_up(counts: CountedUnits, name: str, owner: str, units: int) -> list[Reason]:
+def _limit_used_up(state: State, job: Job, name: str, units: int) -> list[Reason]:
+    counts, owner, key = state.own(CountedUnits), job.owner, state.index.requirements.key_of(job)
     exceeded = counts.used_up(name, owner, units)
     if exceeded is None:
-        return []
+        return _set_aside(state, name, key) if counts.used_up(name, owner, units, key) else []
     whom, allowed = exceeded
     used, needed = counts.used[name, whom], "" if units == 1 else f" ({units} are needed)"
     if whom == WHOLE_GRID:
@@ -71,6 +74,17 @@ def _limit_used_up(counts: CountedUnits, name: str, owner: str, units: int) -> l
     else:
         detail = f"{owner} has {used} of the {allowed} {name} that one user may have at once{needed}"
     return [Reason(code="limit", count=used, detail=detail)]
+
+
+def _set_aside(state: State, name: str, key: RequirementClass) -> list[Reason]:
+    """Return the reason that units of a limit are set aside for a job of another class."""
+    theirs = state.own(CountedUnits).aside_for(name, key)
+    if theirs is None:
+        return []
+    units, jobs = dict(limits_of(theirs))[name], state.index.requirements.jobs.get(theirs, ())
+    detail = f"{units} {name} {'is' if units == 1 else 'are'} set aside for job "
+    numbers = (number for number in jobs if state.jobs[number].reserved)
+    return [Reason(code="set_aside", count=units, detail=f"{detail}{number}") for number in numbers]
 
 
 def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Reason]:
@@ -93,8 +107,8 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
 
 def _withheld(state: State, workers: Iterable[str]) -> str:
     """Return the number of GPUs that these workers do not offer now, with the reasons."""
-    loads = [state.workers[worker].load for worker in sorted(workers)]
-    reasons = Counter(gpu.reason for load in loads if load for gpu in load.withheld_gpus)
+    counts = state.own(CountedUnits)
+    reasons = Counter(reason for worker in sorted(workers) for reason in counts.withheld_on(worker).values())
     return "".join(f", {count} not offered: {reason}" for reason, count in reasons.items())
 
 

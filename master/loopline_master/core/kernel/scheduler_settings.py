@@ -112,6 +112,14 @@ class SchedulerSettings:
             ge=0, le=1e6, description="how long a gang stands frozen for a lost or claimed member; 0: moved at once"
         ),
     ] = 20.0
+    limit_grace_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1e6,
+            description="how long a frozen task may keep units of a limit that others wait for; then it is preempted",
+        ),
+    ] = 60.0
     plan_times: Annotated[
         str,
         Field(description="the times tried for a gang's start: naive, current, bold, blend and others (rack.md)"),
@@ -123,6 +131,9 @@ class SchedulerSettings:
     share_half_life_s: Annotated[
         Period, Field(description="half of what a user has used is forgotten after so long")
     ] = 86400.0
+    gpu_cores: Annotated[
+        int, Field(ge=0, le=10_000, description="slots that a GPU counts as in shares; 0: GPUs are not counted")
+    ] = 0
     peers: Annotated[
         bool,
         Field(description="large files may go between workers, on a port that each opens"),

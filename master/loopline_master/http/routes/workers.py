@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 
 from loopline_master.certificates.worker_keys import Bearer
@@ -25,6 +27,7 @@ from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
+from loopline_shared.model import Load, WithheldGpu
 from loopline_shared.rest.bodies import Explanation, MeasurementView, NetworkView, Page, WorkerView
 
 routes = Routes("workers")
@@ -140,6 +143,10 @@ def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: 
         counts, names = scheduler.state.own(CountedUnits), (one.name for one in view.facts.resources)
         said["resources_used"] = {name: used for name in names if (used := counts.in_use(view.name, name))}
         said["gpus_used"] = gpus_used(scheduler.state, view.name)
+        if claimed := counts.claimed_elsewhere(view.name):
+            load = heard.load if heard else view.load or Load(0)
+            others = [WithheldGpu(gpu, reason) for gpu, reason in claimed.items()]
+            said["load"] = replace(load, withheld_gpus=(*load.withheld_gpus, *others))
     return view.model_copy(update=said) if said else view
 
 

@@ -50,6 +50,28 @@ class Units:
     def keep(self, worker: str, key: RequirementClass | None, names: Collection[str]) -> None:
         """Keep these resources of a worker for attempts of this class; None: for none any more."""
 
+    def set_aside(self, key: RequirementClass, *, ends: bool = False) -> None:
+        """Set the units of limits aside that one attempt of this class needs, or end that."""
+
+    def are_set_aside(self, key: RequirementClass) -> bool:
+        """True if units of one of its limits are set aside for another class."""
+        return False
+
+    def wait_for_limits(self, key: RequirementClass) -> bool:
+        """True if its units are out, and will not be once attempts that hold units of its limits have ended."""
+        return False
+
+    def holders_of(self, key: RequirementClass) -> Collection[AttemptId]:
+        """Return the attempts that hold units of its limits."""
+        return ()
+
+    def limits_free_after(self, key: RequirementClass, left_s: Mapping[AttemptId, float]) -> float:
+        """Return the time until its limits allow an attempt of the class, in seconds.
+
+        ``left_s``: the time until each attempt of ``holders_of`` ends; infinity if it is not known.
+        """
+        return 0.0
+
     def are_kept(self, worker: str) -> bool:
         """True if resources of the worker are kept for one class."""
         return False

@@ -363,7 +363,7 @@ class Outbox:
                 self._gently.setdefault(name, []).append(attempt.id)
         elif state.jobs[attempt.job].nodes > 1 and (word := state.lead.word_for(attempt, worker)):
             self._words.setdefault(name, []).append(word)
-        else:
+        elif attempt.state is not AttemptState.FROZEN or not attempt.reason:  # else its wing adds the command
             return
         attempt.sent = worker.assigned + 1
         self._concerned[name] = None
@@ -381,8 +381,9 @@ class Outbox:
         name = worker.name
         runs = tuple(self._runs[name]) if name in self._runs else ()
         cancels = tuple(self._cancels[name]) if name in self._cancels else ()
-        spoken = tuple(self._words[name]) if name in self._words else ()
-        assign = Assign(worker.assigned, worker.reported, runs, cancels, words=spoken)
+        assign = Assign(worker.assigned, worker.reported, runs, cancels)
+        if name in self._words:
+            assign.words = tuple(self._words[name])
         if name in self._gently:
             assign.gently = tuple(self._gently[name])
         for add in state.wings.assign:

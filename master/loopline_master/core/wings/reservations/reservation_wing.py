@@ -1,20 +1,24 @@
-"""The wing *reservations*: a wide task, which needs several units of one worker at once, starts in bounded time.
+"""The wing *reservations*: a wide task, which needs several units at once, starts in bounded time.
 
-Narrow tasks would take each unit the moment that it is free. So the first wide job of a user reserves a worker if no
-worker has enough free for its next task (``Job.reserved``). Nothing else starts on its slots until they suffice. Then
-the wide task is proposed first, before the policy is asked. A job that needs several units of a resource, such as
-GPUs, reserves these first, while the slots stay in use.
+Narrow tasks would take each unit the moment that it is free. So the first wide job of a user reserves a worker, and
+units of all its limits, if its next task cannot start anywhere (``Job.reserved``). Other jobs leave it these units as
+they become free, and those of resources such as GPUs. Once all are free, nothing else starts on the worker's slots
+until they suffice. Then the wide task is proposed first, before the policy is asked.
 
-Each user has one reservation at most. So a wide task waits for the running tasks of one worker, after the wide tasks
-of its user before it. The hold and all vetoes apply to its proposal as to any other.
+Each user has one reservation at most, and so has each worker and each limit. A task with a reservation waits for
+running attempts only, never for another reservation (docs/design/hold.md). The hold and all vetoes apply to its
+proposal as to any other. What was reserved last is not reserved again until another task has started there: a stream
+of wide tasks must not keep narrow ones out.
 
-A worker is reserved only while it would suffice if it were empty, and while an end is expected of each task that must
-end first: a task without a prediction and without a time limit, or a frozen one, might keep the others out for ever.
+A worker is reserved only while it would suffice if it were empty, and while every attempt that must end first has an
+expected end. Frozen attempts have none, and neither have those without a prediction and a time limit: the reservation
+might keep others out for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from loopline_master.core.estimates import measure
@@ -23,16 +27,18 @@ from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Worker
-from loopline_master.core.kernel.index.requirement_class import owner_of
+from loopline_master.core.kernel.index.requirement_class import limits_of, owner_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import time_until
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
-from loopline_shared.model import AttemptState
+from loopline_shared.model import AttemptId, AttemptState
 from loopline_shared.protocol.gpus import COMPUTER
 
 _MOST_CANDIDATES = 32
+_MOST_TRIED = 3
+"""First classes of a user that are tried in a step; and one of the others, each second another."""
 _LOOK_AT = 8
 _REASON = "a wide task is next on its worker"
 
@@ -51,6 +57,7 @@ class Reservations(Wing):
         self._offers: dict[str, tuple[object, ...]] = {}  # slots and withheld GPUs of reserved workers
         self._changed: set[str] = set()  # reserved workers with other attempts, or attempts in other states
         self._first: list[tuple[int, str]] = []  # jobs and workers to be proposed first in this step
+        self._proposed: set[int] = set()  # jobs that were
 
     @property
     def is_awake(self) -> bool:
@@ -91,9 +98,13 @@ class Reservations(Wing):
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         """Release the worker of a job as soon as one of its tasks starts anywhere."""
         job = self.state.jobs[attempt.job]
-        if job.reserved and not before:
-            self._release(job.reserved)
-        if attempt.gpus:  # other workers may offer them, too
+        if not before:
+            if job.reserved or job.id in self._proposed:
+                job.by_reservation = attempt.task
+                self.state.put(job)
+            if job.reserved:
+                self._release(job.reserved)
+        if job.needs:  # of limits; or of GPUs, which other workers may offer, too
             self._changed |= self._holders.keys()
         elif attempt.worker in self._holders:
             self._changed.add(attempt.worker)
@@ -114,7 +125,10 @@ class Reservations(Wing):
         yield
 
     def _is_void(self, job: Job, worker: Worker, *, has_changed: bool) -> bool:
-        """True if a reservation must be released. ``has_changed``: the attempts on its worker may have changed."""
+        """True if a reservation must be released.
+
+        ``has_changed``: attempts on its worker, or holders of its limits, may have changed.
+        """
         if not self._may_reserve(job) or worker.name not in self._able(job) or not self._would_suffice(job, worker):
             return True
         offers = worker.offered, worker.load and worker.load.withheld_gpus
@@ -127,6 +141,7 @@ class Reservations(Wing):
 
         def first(view: View) -> Iterator[Proposal]:
             ready, self._first = self._first, []
+            self._proposed.update(number for number, _ in ready)
             for number, name in ready:
                 job, worker = self.state.jobs[number], self.state.workers[name]
                 if (task := view.first_startable(job, worker)) is not None:
@@ -137,29 +152,40 @@ class Reservations(Wing):
 
     def finish_step(self) -> None:
         """Reserve a worker for each user's first wide job, if it cannot start anywhere now."""
+        self._proposed.clear()
         requirements = self.state.index.requirements
         self._keys |= {requirements.keys[new] for new in self._new if new in requirements.keys}
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
-        owners = {self.state.jobs[number].owner for number in self._holders.values()}
         self._keys &= requirements.jobs.keys()
+        owners = {self.state.jobs[number].owner for number in self._holders.values()}
+        waiting = dict[str, list[tuple[Job, RequirementClass]]]()
         for key in sorted(self._keys, key=self._turn_of):
-            if owner_of(key) not in owners and (job := self._first_of(key)) and self._reserve(job, key):
-                owners.add(job.owner)
+            if owner_of(key) not in owners and (job := self._first_of(key)):
+                waiting.setdefault(job.owner, []).append((job, key))
+        for theirs in waiting.values():
+            others = theirs[_MOST_TRIED:]
+            some = [others[int(self.state.now) % len(others)]] if others else []
+            any(self._reserve(job, key) for job, key in theirs[:_MOST_TRIED] + some)
         if not self.is_awake:
             self.state.wings.arrange()
 
-    def _turn_of(self, key: RequirementClass) -> float:
-        """Return the arrival of the class's first job with a task to start; infinity if it has none."""
+    def _turn_of(self, key: RequirementClass) -> tuple[float, float]:
+        """Return the use of the class's user, and the arrival of its first job with a task to start.
+
+        The arrival is infinity if there is no such task.
+        """
         turns = self.state.index.ready.get(key)
-        return turns.starts[0] if turns and turns.starts else inf
+        return self.state.wings.rank(owner_of(key)), turns.starts[0] if turns and turns.starts else inf
 
     def _first_of(self, key: RequirementClass) -> Job | None:
         """Return the first job of a class that could start a task if there were room; None if there is room."""
         index = self.state.index
         turns = index.ready.get(key)
         job = index.live.get(turns.starts[0]) if turns and turns.starts else None
-        if job is None or not self._may_reserve(job) or key in index.requirements.out:
+        if job is None or not self._may_reserve(job):
             return None
+        if key in index.requirements.out:
+            return job
         for free, _, name in index.slots.idle.order[:_LOOK_AT]:
             if -free >= job.slots and name in index.requirements.workers[key]:
                 return None
@@ -169,10 +195,16 @@ class Reservations(Wing):
         """True if the job has a task to start that nothing but the lack of room holds back."""
         index = self.state.index
         is_ready = job.is_live and not (job.paused or job.stalled) and index.is_ready(job)
-        return is_ready and not index.is_held(job)
+        if not is_ready or index.is_held(job):
+            return False
+        key, requirements = index.requirements.key_of(job), index.requirements
+        return key not in requirements.out or requirements.units.wait_for_limits(key)
 
     def _reserve(self, job: Job, key: RequirementClass) -> bool:
         """Reserve the worker that is expected to have room first. False if there is none."""
+        requirements = self.state.index.requirements
+        if requirements.units.are_set_aside(key) or self._was_reserved(requirements.units.holders_of(key)):
+            return False
         names = sorted(self._able(job) - self._holders.keys())
         first = job.arrival % len(names) if names else 0
         names = [*names[first:], *names[:first]][:_MOST_CANDIDATES]
@@ -184,6 +216,7 @@ class Reservations(Wing):
                 (self._free_in_s(job, worker), worker.name)
                 for worker in workers
                 if self.state.wings.veto(job, task, worker, Purpose.START) is None
+                and not self._was_reserved(self.state.index.attempts.of_worker.get(worker.name, ()))
             ),
             default=(inf, ""),
         )
@@ -197,6 +230,12 @@ class Reservations(Wing):
         self.state.put(job)
         return True
 
+    def _was_reserved(self, numbers: Iterable[AttemptId]) -> bool:
+        """True if the latest start among these attempts was one by reservation."""
+        attempts = [self.state.attempts[number] for number in numbers]
+        latest = max(attempts, key=lambda attempt: (attempt.dispatched_at, attempt.id), default=None)
+        return latest is not None and self.state.jobs[latest.job].by_reservation == latest.task
+
     def _able(self, job: Job) -> set[str]:
         requirements = self.state.index.requirements
         key = requirements.key_of(job)
@@ -209,14 +248,24 @@ class Reservations(Wing):
         return enough_slots and requirements.units.would_suffice(worker.name, requirements.key_of(job))
 
     def _free_in_s(self, job: Job, worker: Worker) -> float:
-        """Return the expected time until enough of the worker is free, in seconds; infinity if none is expected."""
+        """Return the expected time until enough of the worker and of the job's limits is free, in seconds.
+
+        Infinity if it is not expected.
+        """
         attempts, requirements = self.state.index.attempts, self.state.index.requirements
         here = attempts.of_worker.get(worker.name, {})
         left_s = {number: self._left_s(worker, attempt) for number, attempt in here.items()}
         missing = job.slots_on(worker) - (worker.offered - attempts.in_hand(worker.name))
         ends = ((left_s[one.id], one.slots) for one in here.values() if one.is_seated or one.state in UNSEATED)
-        resources_s = requirements.units.free_after(worker.name, requirements.key_of(job), left_s)
+        key, units = requirements.key_of(job), requirements.units
+        resources_s = max(units.free_after(worker.name, key, left_s), self._limits_free_in_s(key))
         return max(time_until(missing, ends), resources_s)
+
+    def _limits_free_in_s(self, key: RequirementClass) -> float:
+        state, units = self.state, self.state.index.requirements.units
+        holding = [state.attempts[number] for number in units.holders_of(key)]
+        left_s = {attempt.id: self._left_s(state.workers[attempt.worker], attempt) for attempt in holding}
+        return units.limits_free_after(key, left_s)
 
     def _left_s(self, worker: Worker, attempt: Attempt) -> float:
         """Return the time until an attempt is expected to end, in seconds: at its limit if nothing else is known.
@@ -235,9 +284,10 @@ class Reservations(Wing):
         return max(0.0, job.spec.timeout_s - (self.state.now - attempt.dispatched_at))
 
     def _is_short(self, job: Job, worker: Worker) -> bool:
-        """True if too few units are left of a resource that the job needs several units of."""
+        """True if too few units are left of its limits, or of a resource that the job needs several units of."""
         requirements = self.state.index.requirements
-        return bool(_shared_names(job)) and requirements.units.is_short(worker.name, requirements.key_of(job))
+        key = requirements.key_of(job)
+        return key in requirements.out or (bool(_shared_names(job)) and requirements.units.is_short(worker.name, key))
 
     def _has_slots(self, job: Job, worker: Worker) -> bool:
         return worker.offered - self.state.index.attempts.in_hand(worker.name) >= job.slots_on(worker)
@@ -247,9 +297,16 @@ class Reservations(Wing):
         key = requirements.key_of(job)
         self._holders[worker.name], self._kept[worker.name] = job.id, key
         self._changed.add(worker.name)
+        requirements.units.set_aside(key)
+        self._limits_change(key)
         if names := _shared_names(job):
             requirements.units.keep(worker.name, key, names)
             requirements.resources_change(worker.name, names, one_by_one=True)
+
+    def _limits_change(self, key: RequirementClass) -> None:
+        """Take in that units of the limits of a class are set aside for it, or no longer are."""
+        for name, _ in limits_of(key):
+            self.state.index.requirements.units_change(name)
 
     def _keep_slots(self, worker: Worker) -> None:
         self.state.index.slots.reserved.add(worker.name)
@@ -257,16 +314,35 @@ class Reservations(Wing):
         self.state.put(worker)
 
     def _release(self, name: str) -> None:
-        job = self.state.jobs.get(self._holders.pop(name))
-        del self._kept[name]
+        job, key = self.state.jobs.get(self._holders.pop(name)), self._kept.pop(name)
         self._offers.pop(name, None)
         self.state.index.slots.reserved.discard(name)
         self.state.index.requirements.units.keep(name, None, frozenset())
+        self.state.index.requirements.units.set_aside(key, ends=True)
+        self._limits_change(key)
         if job is not None:
             job.reserved = ""
             self.state.index.requirements.resources_change(name, _shared_names(job), one_by_one=True)
             self.state.put(job)
         self.state.put(self.state.workers[name])
+
+    def check(self, of: Job | Worker | None) -> None:
+        """Raise AssertionError if tasks with reservations may wait for one another, or for something they cannot get.
+
+        Each waits for attempts that may be running, which wait for nothing, if none has a part of another's
+        reservation.
+        """
+        owners, limits = Counter[str](), Counter[str]()
+        for name, number in self._holders.items() if of is None else ():
+            job, key = self.state.jobs[number], self._kept[name]
+            owners[job.owner] += 1
+            limits.update(dict(limits_of(key)).keys())
+            assert job.reserved == name, f"{name} is reserved for job {number}"
+            assert self._may_reserve(job), f"{name} is reserved for job {number}, which may not start"
+            others = self.state.index.requirements.units.are_set_aside(key)
+            assert not others, f"{name} is reserved for job {number}, and units of its limits for others"
+        twice = [one for counts in (owners, limits) for one, times in counts.items() if times > 1]
+        assert not twice, f"{twice} have two reservations"
 
 
 def _shared_names(job: Job) -> frozenset[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from math import inf
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
@@ -34,12 +35,16 @@ class CountedUnits(Units):
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
+        self.starts = 0  # attempts that took units as they started ...
+        self.starts_beyond = 0  # ... and exceeded a limit in force or the units of their workers; must be 0
         self.counts_computers = False  # a job wants whole computers
         self.are_withheld = False  # attempts of an earlier life of the database may hold some
         self.gpus = Counter[str]()  # thousandths in use of each GPU: more than all violate an invariant
         self.sharing = Counter[str]()  # attempts that have a part of it, or all
+        self.holders: dict[str, dict[AttemptId, int]] = {}  # attempts and their units, by limit
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
-        self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
+        self._aside: dict[str, RequirementClass] = {}  # by limit: the class that has units set aside
+        self._offering: dict[str, dict[str, None]] = {}  # workers that offer each GPU, the first to join first
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
         self._workers, self._jobs, self._attempts = workers, jobs, attempts
 
@@ -57,8 +62,11 @@ class CountedUnits(Units):
         if self.are_withheld:
             return True
         of_limits = limits_of(key)
-        if of_limits and any(self.used_up(name, owner_of(key), units) for name, units in of_limits):
+        if of_limits and any(self.used_up(name, owner_of(key), units, key) for name, units in of_limits):
             return True
+        return self._is_job_limited(key)
+
+    def _is_job_limited(self, key: RequirementClass) -> bool:
         job = self._jobs.get(alone_in(key))
         return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
 
@@ -78,7 +86,7 @@ class CountedUnits(Units):
         return False
 
     def would_suffice(self, worker: str, key: RequirementClass) -> bool:
-        withheld = self._withheld_on(worker)
+        withheld = self.withheld_on(worker)
         for name, units, kind in resources_of(key):
             if name == GPU:
                 usable = (kind.includes(gpu) for gpu in self._gpus_of(worker) if gpu.id not in withheld)
@@ -112,7 +120,7 @@ class CountedUnits(Units):
             for gpu in attempt.gpus or ():
                 parts[gpu] += may_be_running(self._attempts.roles[number])
                 free_s[gpu] = max(free_s.get(gpu, 0.0), left_s[number])
-        withheld, usable = self._withheld_on(worker), list[float]()
+        withheld, usable = self.withheld_on(worker), list[float]()
         for one in self._gpus_of(worker):
             if one.id not in withheld and kind.includes(one):
                 is_here = self.sharing[one.id] <= parts[one.id]
@@ -124,6 +132,32 @@ class CountedUnits(Units):
             self._kept.pop(worker, None)
         else:
             self._kept[worker] = key, names
+
+    def set_aside(self, key: RequirementClass, *, ends: bool = False) -> None:
+        for name, _ in limits_of(key):
+            if ends:
+                self._aside.pop(name, None)
+            else:
+                self._aside[name] = key
+
+    def are_set_aside(self, key: RequirementClass) -> bool:
+        return any(self._aside.get(name, key) != key for name, _ in limits_of(key))
+
+    def wait_for_limits(self, key: RequirementClass) -> bool:
+        limits = ((self.most(name, owner_of(key)), units) for name, units in limits_of(key))
+        allow_all = all(most is None or most >= units for most, units in limits)
+        return allow_all and not self.are_withheld and not self._is_job_limited(key)
+
+    def holders_of(self, key: RequirementClass) -> Collection[AttemptId]:
+        return {number: None for name, _ in limits_of(key) for number in self.holders.get(name, ())}
+
+    def limits_free_after(self, key: RequirementClass, left_s: Mapping[AttemptId, float]) -> float:
+        longest_s, owner = 0.0, owner_of(key)
+        for name, units in limits_of(key):
+            for whom, allowed in self.limits_on(name, owner):
+                theirs = ((left_s[number], held) for number, held in self.holders_by(name, whom))
+                longest_s = max(longest_s, time_until(self.used[name, whom] + units - allowed, theirs))
+        return longest_s
 
     def are_kept(self, worker: str) -> bool:
         return worker in self._kept
@@ -170,16 +204,34 @@ class CountedUnits(Units):
         """Note the GPUs that a worker offers."""
         self._free.pop(worker, None)
         for gpu in self._gpus_of(worker):
-            self._offering.setdefault(gpu.id, set()).add(worker)
+            self._offering.setdefault(gpu.id, {})[worker] = None
 
-    def forget_gpus(self, worker: str) -> None:
-        """Forget the GPUs that a worker offers."""
+    def forget_gpus(self, worker: str) -> set[str]:
+        """Forget the GPUs that a worker offers. Return the other workers that offer one of them."""
         self._free.pop(worker, None)
+        others = set[str]()
         for gpu in self._gpus_of(worker):
-            workers = self._offering.get(gpu.id, set())
-            workers.discard(worker)
+            workers = self._offering.get(gpu.id, {})
+            workers.pop(worker, None)
+            others |= workers.keys()
             if not workers:
                 self._offering.pop(gpu.id, None)
+        for other in others:
+            self._free.pop(other, None)
+        return others
+
+    def claimed_elsewhere(self, worker: str) -> dict[str, str]:
+        """Return the ids of the worker's GPUs that a worker on another computer offered first, each with the reason.
+
+        One of the two does not have it: it may be a copy of a virtual machine.
+        """
+        machine, claimed = self._workers[worker].facts.machine, dict[str, str]()
+        for gpu in self._gpus_of(worker):
+            for other in takewhile(lambda name: name != worker, self._offering.get(gpu.id, ())):
+                known = self._workers[other]
+                if machine and known.facts.machine not in ("", machine) and known.session is not None:
+                    claimed[gpu.id] = f"worker {other}, on another computer, offers it, too"
+        return claimed
 
     def offering(self, gpus: Iterable[str]) -> set[str]:
         """Return the workers that offer one of these GPUs."""
@@ -196,15 +248,15 @@ class CountedUnits(Units):
         """Return the GPUs of a worker that are not wholly in use, the least capable first."""
         free = self._free.get(worker)
         if free is None:
-            withheld = self._withheld_on(worker)
+            withheld = self.withheld_on(worker)
             there = (gpu for gpu in self._gpus_of(worker) if self.gpus[gpu.id] < WHOLE_GPU and gpu.id not in withheld)
             free = self._free[worker] = by_capability(there)
         return free
 
-    def _withheld_on(self, worker: str) -> set[str]:
-        """Return the ids of the GPUs that no task may have now."""
+    def withheld_on(self, worker: str) -> dict[str, str]:
+        """Return the ids of the worker's GPUs that no task may have now, each with the reason."""
         load = self._workers[worker].load
-        return {gpu.id for gpu in load.withheld_gpus} if load else set()
+        return {gpu.id: gpu.reason for gpu in (load.withheld_gpus if load else ())} | self.claimed_elsewhere(worker)
 
     def in_use(self, worker: str, name: str) -> int:
         """Return the units of a worker's resource in use; a GPU in use by several tasks counts once."""
@@ -235,18 +287,37 @@ class CountedUnits(Units):
         if not self.allowed[name]:
             del self.allowed[name]
 
-    def used_up(self, name: str, user: str, units: int) -> tuple[str, int] | None:
+    def limits_on(self, name: str, user: str) -> list[tuple[str, int]]:
+        """Return the limits of a user, each as WHOLE_GRID or the user, and the units that it allows."""
+        limits = (WHOLE_GRID, self.allowed.get(name, {}).get(WHOLE_GRID)), (user, self.allowed_to(name, user))
+        return [(whom, allowed) for whom, allowed in limits if allowed is not None]
+
+    def holders_by(self, name: str, whom: str) -> list[tuple[AttemptId, int]]:
+        """Return the attempts that hold units of a limit, with these units: of one user, or of WHOLE_GRID."""
+        held = self.holders.get(name, {})
+        return [one for one in held.items() if whom == WHOLE_GRID or self._jobs[one[0].job].owner == whom]
+
+    def used_up(
+        self, name: str, user: str, units: int, key: RequirementClass | None = None
+    ) -> tuple[str, int] | None:
         """Return the limit that one more attempt of a user with these units would exceed; None if there is none.
 
-        A limit is given as its user, or WHOLE_GRID, and the units that it allows.
+        A limit is given as its user, or WHOLE_GRID, and the units that it allows. ``key``: the class of the attempt,
+        which must leave the units that are set aside for another class.
         """
-        for whom, allowed in (
-            (WHOLE_GRID, self.allowed.get(name, {}).get(WHOLE_GRID)),
-            (user, self.allowed_to(name, user)),
-        ):
-            if allowed is not None and self.used[name, whom] + units > allowed:
+        aside, theirs = 0, self.aside_for(name, key)
+        if theirs is not None:
+            aside = dict(limits_of(theirs))[name]
+        for whom, allowed in self.limits_on(name, user):
+            kept = aside if theirs and whom in (WHOLE_GRID, owner_of(theirs)) else 0
+            if self.used[name, whom] + units + kept > allowed:
                 return whom, allowed
         return None
+
+    def aside_for(self, name: str, key: RequirementClass | None) -> RequirementClass | None:
+        """Return the other class that has units of a limit set aside; None if there is none."""
+        theirs = self._aside.get(name) if key is not None else None
+        return None if theirs == key else theirs
 
     # --- use --------------------------------------------------------------------------------------------------
 
@@ -260,6 +331,7 @@ class CountedUnits(Units):
             if name in of_limits:
                 _add(self.used, (name, WHOLE_GRID), change * units)
                 _add(self.used, (name, job.owner), change * units)
+                self._hold(name, attempt.id, units if change > 0 else 0)
             else:
                 resources.append(name)
                 used = self.on_worker.setdefault(attempt.worker, Counter())
@@ -276,9 +348,32 @@ class CountedUnits(Units):
         _add(self.running, job.id, change)
         return [*of_limits, job.id], resources
 
+    def note_start(self, job: Job, attempt: Attempt) -> None:
+        """Check an attempt that has just taken its units against the limits in force."""
+        taken, alone = self.on_worker.get(attempt.worker, _NOTHING), job.max_running
+        is_beyond = self.are_withheld or (alone is not None and self.running[job.id] > alone)
+        for name, _ in job.needs:
+            if name in self.limits:
+                is_beyond |= self.used_up(name, job.owner, 0) is not None
+            elif name not in (GPU, COMPUTER):
+                is_beyond |= taken[name] > self._units_of(attempt.worker, name)
+        is_beyond |= any(self.gpus[gpu] > WHOLE_GPU for gpu in attempt.gpus or ())
+        self.starts, self.starts_beyond = self.starts + 1, self.starts_beyond + is_beyond
+
+    def _hold(self, name: str, attempt: AttemptId, units: int) -> None:
+        """Note the units of a limit that an attempt holds from now on."""
+        held = self.holders.setdefault(name, {})
+        if units:
+            held[attempt] = units
+            return
+        del held[attempt]
+        if not held:
+            del self.holders[name]
+
     def recount(self, attempts: Iterable[tuple[Job, Attempt]]) -> None:
         """Count these attempts alone."""
         self.used.clear()
+        self.holders.clear()
         self.running.clear()
         self.on_worker.clear()
         self.gpus.clear()

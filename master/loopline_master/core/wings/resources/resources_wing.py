@@ -28,6 +28,7 @@ from loopline_master.core.kernel.index.attempts import may_be_running
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_master.core.wings.resources.frozen_holders import FrozenHolders
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_shared.model import Load
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU
@@ -44,6 +45,7 @@ class Resources(Wing):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._counts = CountedUnits(state.workers, state.jobs, state.index.attempts)
+        self._frozen = FrozenHolders(state, self._counts)
         self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
         state.keep(self._counts)
         state.index.requirements.units = self._counts
@@ -63,6 +65,9 @@ class Resources(Wing):
         self._jobs = {job.id for job in self.state.jobs.values() if job.holds_units}
         self._counts.counts_computers = any(self.state.jobs[number].exclusive for number in self._jobs)
         self._recount()
+        for attempt in self.state.attempts.values():
+            if self.state.jobs[attempt.job].needs:
+                self._frozen.note(attempt)
         for name in self.state.workers:
             self._counts.learn_gpus(name)
         for number in self._jobs:
@@ -81,7 +86,8 @@ class Resources(Wing):
             self._counts.learn_gpus(event.worker)
 
     def worker_left(self, name: str) -> None:
-        self._counts.forget_gpus(name)
+        for other in self._counts.forget_gpus(name):
+            self.state.index.requirements.resources_change(other, (GPU,))
 
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Apply that a worker withholds other GPUs than before."""
@@ -101,7 +107,8 @@ class Resources(Wing):
         self.state.wings.arrange()
 
     def finish_step(self) -> None:
-        """Fall asleep once no job in memory holds units."""
+        """Preempt frozen attempts whose units are needed. Fall asleep once no job in memory holds units."""
+        self._frozen.preempt()
         if not self.state.index.requirements.holding:
             self._jobs = {number for number in self._jobs if number in self.state.jobs}
             if not self._jobs:
@@ -172,11 +179,14 @@ class Resources(Wing):
             self.state.index.requirements.resources_change(attempt.worker, (COMPUTER,))
         if not job.holds_units:
             return
+        self._frozen.note(attempt)
         if not before and job.spec.requires.gpus:
             attempt.gpus = self._choose_gpus(job, attempt)
         if not change:
             return
         of_limits, resources = self._counts.count(job, attempt, change)
+        if not before:
+            self._counts.note_start(job, attempt)
         for of in of_limits:
             self.state.index.requirements.units_change(of)
         if resources:
@@ -197,13 +207,15 @@ class Resources(Wing):
         self._counts.recount(self._holding())
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Give attempts their GPUs, and exclusive ones all slots."""
+        """Give attempts their GPUs, and exclusive ones all slots. Preempt frozen ones."""
+        if preempted := self._frozen.preempted_on(worker):
+            assign.cancel, assign.preempt = (*assign.cancel, *preempted), preempted
         for run in assign.run:
             attempt = self.state.attempts[run.attempt]
             run.slots, run.gpus = attempt.slots, attempt.gpus or ()
 
     def due_at(self) -> float | None:
-        return self.state.grid.units_withheld_until if self._counts.are_withheld else None
+        return self.state.grid.units_withheld_until if self._counts.are_withheld else self._frozen.due_at
 
     def expire(self) -> None:
         """Give units again, once no unknown attempt can hold one."""
@@ -226,9 +238,10 @@ class Resources(Wing):
         return 0 if job.holds_units else inf
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if counts differ from the attempts, a class is served without units left, or two
-        attempts hold one GPU.
+        """Raise AssertionError if a start exceeded a limit, counts differ from the attempts, a class without units
+        left is served, or two attempts hold one GPU.
         """
+        assert not self._counts.starts_beyond, f"{self._counts.starts_beyond} attempts started beyond a limit"
         if isinstance(of, Worker):
             self._check_gpus(of)
         if of is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import ceil
 
-from loopline_master.core.kernel.entities import Attempt
+from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched, milliseconds
 from loopline_master.core.wings.shares.user import User
 
@@ -24,6 +25,7 @@ class Accounts:
     users: dict[str, User]
     are_kept: bool = False
     half_life_s: float = 1.0
+    gpu_cores: int = 0  # slots that a GPU counts as
     in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: expected use of their attempts under way
     ahead: dict[str, int] = field(default_factory=dict)  # by user: slots of their prefetched attempts
 
@@ -32,29 +34,39 @@ class Accounts:
         """True if accounts are kept because there are several users, not only because slots are limited."""
         return self.are_kept and len(self.users) > 1
 
-    def open(self, attempts: Iterable[tuple[str, Attempt, int]], now: float) -> list[User]:
-        """Charge users for these attempts (user, attempt, role) alone. Return the users whose charge changes."""
-        at_work, self.in_hand_ms, self.ahead = Counter[str](), {}, {}
-        for owner, attempt, role in attempts if self.are_kept else ():
+    def open(self, attempts: Iterable[tuple[Job, Attempt, int]], now: float) -> list[User]:
+        """Charge users for these attempts (job, attempt, role) alone. Return the users whose charge changes."""
+        at_work, for_gpus, self.in_hand_ms, self.ahead = Counter[str](), Counter[str](), {}, {}
+        for job, attempt, role in attempts if self.are_kept else ():
+            owner = job.owner
             at_work[owner] += is_at_work(role) * attempt.slots
+            for_gpus[owner] += is_at_work(role) * self.slots_for_gpus(job)
             self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + in_hand_ms(attempt, role)
             self.ahead[owner] = self.ahead.get(owner, 0) + is_prefetched(role) * attempt.slots
-        changed = [user for user in self.users.values() if user.at_work != at_work[user.name]]
+        charges = {name: (at_work[name], at_work[name] + for_gpus[name]) for name in self.users}
+        changed = [user for name, user in self.users.items() if (user.at_work, user.charged) != charges[name]]
         for user in changed:
-            user.charge(at_work[user.name] - user.at_work, now, self.half_life_s)
+            slots, charged = charges[user.name]
+            more = charged - user.charged - (slots - user.at_work)
+            user.charge(slots - user.at_work, more, now, self.half_life_s)
         return changed
 
-    def charge(self, owner: str, attempt: Attempt, before: int, after: int, now: float) -> User | None:
+    def slots_for_gpus(self, job: Job) -> int:
+        """Return the slots that the GPUs of an attempt count as."""
+        return ceil(self.gpu_cores * job.spec.requires.gpus)
+
+    def charge(self, job: Job, attempt: Attempt, before: int, after: int, now: float) -> User | None:
         """Note an attempt's change of role. Return its user if their charge per second changes."""
+        owner = job.owner
         more_ms = in_hand_ms(attempt, after) - in_hand_ms(attempt, before)
         self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + more_ms
         if more_ahead := is_prefetched(after) - is_prefetched(before):
             self.ahead[owner] = self.ahead.get(owner, 0) + more_ahead * attempt.slots
-        change = (is_at_work(after) - is_at_work(before)) * attempt.slots
+        change = is_at_work(after) - is_at_work(before)
         if not change:
             return None
-        user = self.users[owner]
-        user.charge(change, now, self.half_life_s)
+        user, more = self.users[owner], change * self.slots_for_gpus(job) if self.gpu_cores else 0
+        user.charge(change * attempt.slots, more, now, self.half_life_s)
         return user
 
     def rank(self, name: str, now: float) -> float:

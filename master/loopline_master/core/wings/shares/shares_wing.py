@@ -95,10 +95,10 @@ class Shares(Wing):
     def settings_change(self) -> None:
         """Keep accounts from now on if the settings demand it and there are several users or a limit of slots."""
         state, accounts, roles = self.state, self._accounts, self.state.index.attempts.roles
-        accounts.half_life_s = state.settings.share_half_life_s
+        accounts.half_life_s, accounts.gpu_cores = state.settings.share_half_life_s, state.settings.gpu_cores
         is_limited = state.settings.user_slots is not None
         accounts.are_kept = state.settings.shares and (len(accounts.users) > 1 or is_limited)
-        under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
+        under_way = ((state.jobs[one.job], one, roles.get(one.id, 0)) for one in state.attempts.values())
         state.put(*accounts.open(under_way, state.now))
         if accounts.are_shared:  # prefetched tasks of one user would delay those of the others
             state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
@@ -126,11 +126,11 @@ class Shares(Wing):
         return None if may_take(self.state, job.owner, job.slots_on(worker) * job.nodes) else _NO_SLOTS
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
-        """Charge the attempt's user for its slots."""
-        owner = self.state.jobs[attempt.job].owner
+        """Charge the attempt's user for its slots and GPUs."""
+        job = self.state.jobs[attempt.job]
         if self._accounts.are_shared:
             self._late.note(attempt, after)
-        if user := self._accounts.charge(owner, attempt, before, after, self.state.now):
+        if user := self._accounts.charge(job, attempt, before, after, self.state.now):
             self.state.put(user)
 
     # Queues at workers.
@@ -161,14 +161,17 @@ class Shares(Wing):
         if of is not None:
             return
         state, accounts, roles = self.state, self._accounts, self.state.index.attempts.roles
-        at_work, in_hand, ahead = Counter[str](), Counter[str](), Counter[str]()
+        at_work, charged, in_hand, ahead = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
         for attempt in state.attempts.values() if accounts.are_kept else ():
-            owner, role = state.jobs[attempt.job].owner, roles.get(attempt.id, 0)
+            job, role = state.jobs[attempt.job], roles.get(attempt.id, 0)
+            owner = job.owner
             at_work[owner] += is_at_work(role) * attempt.slots
+            charged[owner] += is_at_work(role) * (attempt.slots + accounts.slots_for_gpus(job))
             in_hand[owner] += in_hand_ms(attempt, role)
             ahead[owner] += is_prefetched(role) * attempt.slots
         for user in accounts.users.values():
             name, held = user.name, accounts.in_hand_ms.get(user.name, 0)
             assert user.at_work == at_work[name], f"{user} has {at_work[name]} slots at work"
+            assert user.charged == charged[name], f"{user} must be charged for {charged[name]} slots"
             assert accounts.ahead.get(name, 0) == ahead[name], f"{name} has {ahead[name]} slots ahead"
             assert held == in_hand[name], f"{name} has {in_hand[name]} ms in hand, {held} are counted"
