@@ -200,8 +200,8 @@ def checkpoints() -> Section:
         "section before. A checkpoint stops its task for 1 s (100 MB) or 10 s (1 GB), and is uploaded at 100 "
         "Mbit/s while the task computes. A machine that was switched off has lost its own copies: the task "
         "continues from the newest checkpoint that the master has. `auto` is the rule of a live worker; how often "
-        "each machine's tasks are interrupted is learned during the run. Lost is all work that no result contains: of "
-        "lost attempts, of replicas, and what a machine could have done during checkpoints.",
+        "each machine's tasks are interrupted is learned during the run. Lost is all work that no result "
+        "contains: of lost attempts, of replicas, and what a machine could have done during checkpoints.",
         cases,
         base="auto",
         shown=(TOTAL, Shown("lost", "work lost", as_share=True), PASSED),
