@@ -446,6 +446,21 @@ def test_programs_of_a_user_are_listed(fake: FakeMaster, run: Run) -> None:
     assert fake.asked("GET /programs")[0].query["user"] == "ann"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--parallel", "--forecasts"], "--parallel and --forecasts ask for different things"),
+        (["--swf", "a.swf", "--parallel"], "--swf or --fta and --parallel ask for different things"),
+        (["--user", "ann"], "--user and --name choose among programs"),
+        (["--forecasts", "--by", "program", "--name", "a"], "--user and --name choose among programs"),
+    ],
+)
+def test_history_refuses_options_that_it_would_ignore(run: Run, options: list[str], message: str) -> None:
+    done = run("history", *options)
+    assert done.code == Exit.USAGE
+    assert message in done.err
+
+
 def test_ctrl_c_leaves_the_job_running_with_a_hint(fake: FakeMaster, run: Run) -> None:
     async def interrupt(_: web.Request) -> web.Response:
         os.kill(os.getpid(), signal.SIGINT)

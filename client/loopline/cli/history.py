@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -57,6 +58,8 @@ async def history(
     fta
         Write when workers were connected into this file, in the format of the Failure Trace Archive.
     """
+    asked = {"--swf or --fta": swf or fta, "--parallel": parallel, "--forecasts": forecasts}
+    _check(by, [option for option, value in asked.items() if value], user or name)
     if swf or fta:
         await _export(swf, fta, since, common)
         return
@@ -78,6 +81,14 @@ async def history(
     async with common.client() as client:
         report = await client.history(by, since=since, limit=limit)
     common.show(report, lambda: _picture(report, by))
+
+
+def _check(by: str, asked: Sequence[str], chooses: str | None) -> None:
+    """Refuse options that would be ignored."""
+    if len(asked) > 1:
+        raise usage(f"{asked[0]} and {asked[1]} ask for different things", "give one of them at a time")
+    if chooses and (asked or by != "program"):
+        raise usage("--user and --name choose among programs", "add: --by program")
 
 
 async def _export(swf: Path | None, fta: Path | None, since: float, common: Common) -> None:
