@@ -510,6 +510,19 @@ def test_late_report_of_an_attempt_that_is_over_is_ignored() -> None:
     assert grid.store.checkpoints == {}
 
 
+def test_work_in_a_checkpoint_proves_no_size_wrong() -> None:
+    """Only results count against a job's size: their rows are what the audit reads."""
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving(), size=1.0)
+    grid.now += 100.0
+    grid.saves(grid.only(job), cpu_s=80.0)
+    grid.gives_back(grid.only(job), slots=None)
+    grid.end(grid.only(job), wall_s=5.0, cpu_s=5.0)
+    assert grid.job(job).used == pytest.approx(85.0)
+    assert grid.job(job).counted == pytest.approx(sum(one.work for one in grid.store.attempts.values()))
+
+
 def test_row_says_which_attempt_continued_from_what() -> None:
     grid = SavingGrid()
     grid.workers("ant", "bee")

@@ -371,7 +371,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
     attempt.work = work = measure.work_done(worker, attempt)
     if attempt.done_before:  # a remainder teaches nothing about whole tasks on this worker
-        _count_work(state, job, worker, work + attempt.done_before, size)
+        _count_work(state, job, worker, work, size, attempt.done_before)
         return False
     program = state.programs.get(job.program)
     if program is None:
@@ -386,14 +386,18 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     return most < inf
 
 
-def _count_work(state: State, job: Job, worker: Worker, work: float, size: float | None) -> None:
-    """Count the work of a task that has succeeded, and advance virtual time by it. ``size``: as its user gave it."""
+def _count_work(state: State, job: Job, worker: Worker, work: float, size: float | None, kept: float = 0.0) -> None:
+    """Count the work of a task that has succeeded, and advance virtual time by it.
+
+    ``size``: as its user gave it. ``kept``: work in the checkpoint that the attempt resumed, which no result proves.
+    """
     grid = state.grid
+    job.counted += measure.credible_work(worker, work)
+    work += kept
     measure.learn_duration(job, work, size)
     size_done = work if size is None else size
     job.work_done += size_done
     job.used += work
-    job.counted += measure.credible_work(worker, work)
     grid.work_accepted += work
     grid.tasks_accepted += 1
     grid.measured += size is not None
