@@ -16,6 +16,7 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Submitted
 from loopline_master.core.kernel.invariants import check_worker
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, Facts, Outcome, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, WHOLE_GPU, Gpu, GpuKind
@@ -134,6 +135,18 @@ def test_gpu_keeps_its_attempt_across_a_restart_and_a_silence() -> None:
     assert [*held(grid)] == [attempt], "it was lost, and may still be running"
     grid.end(attempt)
     assert ids_of(grid, job) == ["GPU-small"]
+
+
+def test_two_jobs_of_one_class_share_a_gpu_after_a_restart() -> None:
+    """The restarted master knows the GPU as used although nothing has been reported yet."""
+    grid = Grid()
+    for name in ("ant", "bee"):
+        grid.join(name, with_gpus(SMALL))
+    jobs = [submit(grid, 2), submit(grid, 2)]
+    scheduler = Scheduler(grid.store.snapshot())
+    requirements = scheduler.state.index.requirements
+    for job in jobs:
+        assert not requirements.serving(scheduler.state.jobs[job])
 
 
 def test_gpu_of_two_workers_of_one_computer_is_given_to_one_task() -> None:

@@ -120,10 +120,11 @@ class State:
             index.program_use.place(program.key, (program.used_at, program.key))
         return index
 
-    def rekey(self, job: Job) -> None:
-        """Index a live job again, because its attempts hold other units."""
-        self.index.rekey(job, self.fresh[job.id])
-        self._update_starvation(job)
+    def rekey(self, *jobs: Job) -> None:
+        """Index live jobs again, because the units that their attempts hold, or those that are left, have changed."""
+        self.index.rekey([(job, self.fresh[job.id]) for job in jobs])
+        for job in jobs:
+            self._update_starvation(job)
         self.memos.clear()
         self.is_policy_outdated = True
 

@@ -190,12 +190,17 @@ class Index:
             self.starving.place(job.id, since if starving and not job.stalled else None)
         return True
 
-    def rekey(self, job: Job, fresh: IntervalSet) -> None:
-        """Enter a live job into another requirement class, because it holds other units than before."""
-        self._enter_places(job, 0)
-        self.requirements.drop_job(job)
-        self.requirements.add_job(job)
-        self._place_startable(job, fresh)
+    def rekey(self, jobs: Iterable[tuple[Job, IntervalSet]]) -> None:
+        """Enter live jobs, each with its fresh tasks, into their requirement classes as if these were new.
+
+        All leave before one enters: a class that keeps a job keeps what it knows of the units left.
+        """
+        for job, _ in jobs:
+            self._enter_places(job, 0)
+            self.requirements.drop_job(job)
+        for job, fresh in jobs:
+            self.requirements.add_job(job)
+            self._place_startable(job, fresh)
 
     def may_complete(self, job: Job) -> bool:
         """Enter a computed job as complete and nowhere else, because it completes before the next lookup.

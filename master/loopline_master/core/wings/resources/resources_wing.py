@@ -70,9 +70,7 @@ class Resources(Wing):
                 self._frozen.note(attempt)
         for name in self.state.workers:
             self._counts.learn_gpus(name)
-        for number in self._jobs:
-            if self.state.jobs[number].is_live:
-                self.state.rekey(self.state.jobs[number])
+        self.state.rekey(*(job for job in map(self.state.jobs.__getitem__, self._jobs) if job.is_live))
 
     def handlers(self) -> Mapping[type, Handler]:
         return {
@@ -147,8 +145,7 @@ class Resources(Wing):
         keys = [*requirements.holding.get(name, ())]
         jobs = sorted(number for key in keys for number in requirements.jobs[key])
         self._recount()
-        for number in jobs:
-            state.rekey(state.jobs[number])
+        state.rekey(*map(state.jobs.__getitem__, jobs))
         requirements.units_change(name)
 
     def _limit_job(self, event: JobLimited, tell: Tell) -> Reply:
