@@ -511,7 +511,7 @@ def test_late_report_of_an_attempt_that_is_over_is_ignored() -> None:
 
 
 def test_work_in_a_checkpoint_proves_no_size_wrong() -> None:
-    """Only results count against a job's size: their rows are what the audit reads."""
+    """Only the work of results counts against a job's size, because the audit reads their rows."""
     grid = SavingGrid()
     grid.workers("ant")
     job = grid.submit(checkpoint=saving(), size=1.0)

@@ -73,7 +73,7 @@ class State:
         self.departed: list[Job] = []  # jobs that ended in this event
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
         self.is_policy_outdated = False  # the index of the policy in force must be rebuilt
-        self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
+        self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed again ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
         self._changed_jobs: dict[int, Job] = {}
         self._changed_tasks: dict[TaskId, Task] = {}
@@ -121,7 +121,7 @@ class State:
         return index
 
     def rekey(self, *jobs: Job) -> None:
-        """Index live jobs again, because the units that their attempts hold, or those that are left, have changed."""
+        """Index live jobs again, after a change of the units that their attempts need or of the units left."""
         self.index.rekey([(job, self.fresh[job.id]) for job in jobs])
         for job in jobs:
             self._update_starvation(job)

@@ -193,7 +193,7 @@ class Index:
     def rekey(self, jobs: Iterable[tuple[Job, IntervalSet]]) -> None:
         """Enter live jobs, each with its fresh tasks, into their requirement classes as if these were new.
 
-        All leave before one enters: a class that keeps a job keeps what it knows of the units left.
+        All of them leave before the first enters again. Otherwise a class could keep outdated counts of units.
         """
         for job, _ in jobs:
             self._enter_places(job, 0)
