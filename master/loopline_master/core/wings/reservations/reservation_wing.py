@@ -247,6 +247,10 @@ class Reservations(Wing):
         enough_slots = worker.offered >= job.slots_on(worker)
         return enough_slots and requirements.units.would_suffice(worker.name, requirements.key_of(job))
 
+    def free_in_s(self, job: Job) -> float:
+        """Return the expected time until the worker reserved for a job has room for its next task, in seconds."""
+        return self._free_in_s(job, self.state.workers[job.reserved])
+
     def _free_in_s(self, job: Job, worker: Worker) -> float:
         """Return the expected time until enough of the worker and of the job's limits is free, in seconds.
 
