@@ -54,7 +54,7 @@ class Reservations(Wing):
         self._keys: set[RequirementClass] = set()  # of wide jobs; some may have left
         self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
         self._kept: dict[str, RequirementClass] = {}  # their classes, by the worker
-        self._of_limit: dict[str, str] = {}  # reserved workers by limits, units of which are set aside as well
+        self._of_limit: dict[str, str] = {}  # by limit: the reserved worker of the job that has units set aside
         self._offers: dict[str, tuple[object, ...]] = {}  # slots and withheld GPUs of reserved workers
         self._changed: set[str] = set()  # reserved workers with other attempts, or attempts in other states
         self._first: list[tuple[int, str]] = []  # jobs and workers to be proposed first in this step
