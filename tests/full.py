@@ -64,6 +64,7 @@ TESTS = (
     "tests/cli/test_joining.py::test_line_can_be_read_from_stdin",
     "tests/cli/test_streams.py::test_output_to_a_full_disk_is_an_error",
     "tests/cli/test_streams.py::test_unencodable_letter_is_printed_as_an_escape",
+    "tests/live/test_continuing.py::test_frozen_task_leaves_its_licence_and_continues_elsewhere",
     "tests/live/test_functions.py::test_map_outlives_its_program_and_the_master",
     "tests/live/test_gangs.py::test_killed_member_ends_the_launch_as_one_failure",
     "tests/live/test_gangs.py::test_members_that_request_the_network_have_it_only_among_themselves",

@@ -11,6 +11,7 @@ import pytest
 
 from loopline.transfer.checkpoints import fetch
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState, TaskId
 from loopline_shared.rest.bodies import CheckpointView
 from tests.campaign import tried
@@ -220,3 +221,33 @@ async def _disturb(grid: Grid, name: str, by: str) -> None:
     else:
         await grid.kill_master()
         await grid.start_master()
+
+
+async def test_frozen_task_leaves_its_licence_and_continues_elsewhere(tmp_path: Path) -> None:
+    """Another task waits for the only licence, so the worker gives the frozen one back before its own grace ends."""
+    grid = Grid(tmp_path)
+    try:
+        await grid.start_master("--report-every-s", "0.5", "--limit-grace-s", "0")
+        await grid.client().set_limit("matlab", 1)
+        needs = Requirements(needs={"matlab": 1})
+        with x_server() as display:
+            shows = {"LOOPLINE_SANDBOX_SHOWS": str(grid.folder / "gates")}
+            await grid.start_worker("ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "6000"}, settings=shows)
+            job = await grid.submit(counting(grid), checkpoint=CheckpointSpec(every_s=1), requires=needs)
+            await newer(grid, job, 0.0)
+            await start_worker(grid, "bee")
+            other = await grid.submit("echo done", requires=needs)
+
+            async def was_given_back() -> bool:
+                move_mouse(display, 25)  # until then the owner stays
+                return (await grid.attempts(job))[0].ended_at is not None
+
+            await wait_for("it to be given back", was_given_back)
+            assert await steps_at_the_end(grid, job) >= STEPS
+            assert (await grid.ended(other)).state is JobState.SUCCEEDED
+            first, second = await grid.attempts(job)
+            assert (first.worker, second.worker) == ("ant", "bee")
+            assert "others wait for units" in first.reason
+            assert second.resumed
+    finally:
+        await grid.stop()

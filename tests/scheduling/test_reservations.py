@@ -142,7 +142,9 @@ def test_wide_task_goes_to_a_worker_that_becomes_free_elsewhere() -> None:
     submit(grid, 3, timeout_s=300.0)
     job = submit(grid, requires={"slots": 3})
     assert grid.job(job).reserved == "old"
-    assert "old is reserved for its next task" in explain_job(grid.scheduler, job).sentence
+    said = explain_job(grid.scheduler, job).sentence
+    assert "old is reserved for its next task" in said
+    assert "room there is expected in 300 s" in said
     grid.join("new", facts(3))
     assert [worker_of(grid, one) for one in running(grid, job)] == ["new"]
     assert grid.job(job).reserved == ""

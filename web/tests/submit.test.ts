@@ -127,6 +127,9 @@ describe("the form", () => {
       labels: "gpu",
       environment: "A=b=c",
       replicas: "unlimited",
+      gpus: "0.5",
+      needs: "matlab fpga=2",
+      exclusive: true,
       network: true,
       outputs: "out *.{csv,log}, a",
       optionalOutputs: "*.tmp",
@@ -134,6 +137,19 @@ describe("the form", () => {
     const outputs = ["out", "*.{csv,log}", "a", { path: "*.tmp", optional: true }];
     expect(meaningOf(draft).spec.outputs).toEqual(outputs);
     expect(meaningOf(draftOf(meaningOf(draft).spec)).spec).toEqual(meaningOf(draft).spec);
+  });
+
+  it("has GPUs, units and whole workers", () => {
+    const draft = { ...EMPTY, command: "run", gpus: "2", needs: "matlab, fpga=2", exclusive: true };
+    expect(meaningOf(draft).spec.requires).toEqual({ gpus: 2, needs: { matlab: 1, fpga: 2 }, exclusive: true });
+    const wrong = meaningOf({ ...draft, gpus: "1.5", needs: "fpga=many" }).mistakes;
+    expect([wrong.gpus, wrong.needs]).toEqual([
+      "give a whole number of GPUs, or a part of one such as 0.5",
+      "fpga: give a whole number from 1 on",
+    ]);
+    expect(meaningOf({ ...draft, needs: "=2" }).mistakes.needs).toContain("NAME=UNITS");
+    expect(leftOut(meaningOf(draft).spec)).toEqual([]);
+    expect(leftOut({ requires: { gpus: 1, gpu_model: "A4000" } } as JobSpec)).toEqual(["the kind of its GPUs"]);
   });
 
   it("takes files that were sent as inputs", () => {

@@ -19,6 +19,8 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
       | "memory"
       | "slots"
       | "labels"
+      | "gpus"
+      | "needs"
       | "after"
       | "folder"
       | "python"
@@ -59,6 +61,18 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
         {text("nodes", "Nodes", "workers that a task runs on at once; default: 1")}
         {text("slots", "Slots of a task", "on each of its workers; default: 1")}
         {text("labels", "Labels", "that a worker must have: matlab gpu")}
+        {text("gpus", "GPUs of a task", "of one worker; 0.5: half of one, where the worker allows that")}
+        {text("needs", "Units of a task", "of limits and of a worker’s resources: matlab fpga=2")}
+        <Field label="Whole worker" hint="for each task: it has all slots, and nothing else runs there">
+          {(attributes) => (
+            <input
+              {...attributes}
+              type="checkbox"
+              checked={draft.exclusive}
+              onChange={(event) => onChange({ exclusive: event.currentTarget.checked })}
+            />
+          )}
+        </Field>
         {text(
           "timeout",
           "Time limit",

@@ -29,6 +29,9 @@ export interface Draft {
   memory: string;
   slots: string;
   labels: string;
+  gpus: string;
+  needs: string;
+  exclusive: boolean;
   network: boolean;
   environment: string;
   secrets: string;
@@ -72,6 +75,9 @@ export const EMPTY: Draft = {
   memory: "",
   slots: "",
   labels: "",
+  gpus: "",
+  needs: "",
+  exclusive: false,
   network: false,
   environment: "",
   secrets: "",
@@ -140,6 +146,9 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
       memory_bytes: optional("memory", bytes),
       slots: optional("slots", whole),
       labels: optional("labels", (text) => text.split(/[\s,]+/)),
+      gpus: optional("gpus", gpusOf),
+      needs: optional("needs", needsOf),
+      exclusive: draft.exclusive || undefined,
       network: draft.network || undefined,
       software: draft.image.trim() ? { image: draft.image.trim() } : environment,
     }),
@@ -157,9 +166,9 @@ export function leftOut(spec: JobSpec): string[] {
     ...(isRowFile(spec.parameters) ? ["parameters from a file"] : []),
     ...(Object.values(spec.inputs ?? {}).some(isNoFile) ? ["links and empty folders among its files"] : []),
     ...(spec.requires?.software?.packages ? ["packages"] : []),
-    ...(Object.keys(spec.requires?.needs ?? {}).length ? ["the units that its tasks hold"] : []),
-    ...(spec.requires?.gpus ? ["its GPUs"] : []),
-    ...(spec.requires?.exclusive ? ["that each task has a whole worker"] : []),
+    ...(spec.requires?.gpu_memory_bytes || spec.requires?.gpu_model || spec.requires?.gpu_capability
+      ? ["the kind of its GPUs"]
+      : []),
     ...((spec.notify?.on?.length ?? EVENTS) < EVENTS ? ["the events of its notification"] : []),
   ];
 }
@@ -191,6 +200,11 @@ export function draftOf(spec: JobSpec): Draft {
     memory: text(requires?.memory_bytes || null),
     slots: requires?.slots && requires.slots > 1 ? String(requires.slots) : "",
     labels: (requires?.labels ?? []).join(" "),
+    gpus: text(requires?.gpus || null),
+    needs: Object.entries(requires?.needs ?? {})
+      .map(([name, units]) => (units === 1 ? name : `${name}=${units}`))
+      .join(" "),
+    exclusive: requires?.exclusive ?? false,
     network: requires?.network ?? false,
     environment: linesOf(Object.entries(spec.environment ?? {}).filter(([, value]) => value !== HIDDEN)),
     secrets: linesOf(hiddenIn(spec).map((name) => [name, ""])),
@@ -247,6 +261,23 @@ function explained<T>(name: string, make: () => T): T {
   } catch (error) {
     throw new Error(`${name}: ${(error as Error).message}`);
   }
+}
+
+/** A whole number of GPUs, or a part of one. */
+function gpusOf(text: string): number {
+  const gpus = Number(text);
+  if (!(gpus > 0 && (Number.isInteger(gpus) || gpus < 1)))
+    throw new Error("give a whole number of GPUs, or a part of one such as 0.5");
+  return gpus;
+}
+
+function needsOf(text: string): Record<string, number> {
+  const needs = text.split(/[\s,]+/).map((one): [string, number] => {
+    const [name, units = "1", ...more] = one.split("=");
+    if (!name || more.length) throw new Error(`give NAME or NAME=UNITS, not “${one}”`);
+    return [name, explained(name, () => whole(units))];
+  });
+  return Object.fromEntries(needs);
 }
 
 function environmentOf(lines: string): Record<string, string> {

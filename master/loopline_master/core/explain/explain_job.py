@@ -9,7 +9,7 @@ from types import MappingProxyType
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
-from loopline_master.core.explain.explain_units import units_used_up
+from loopline_master.core.explain.explain_units import reserved_worker, units_used_up
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
 from loopline_master.core.kernel.index.requirement_class import meets, needs
@@ -117,7 +117,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     if unstarted and blocked is None and (plan is None or plan.start is None):
         used_up = units_used_up(state, job)
         reasons += used_up or [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
-    reasons += _reserved(job)
+    reasons += reserved_worker(state, job)
     if state.index.ready_sets[job.id].delayed:
         reasons.append(_delayed(state, job))
     if asked:
@@ -297,11 +297,6 @@ def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobStat
     how = "has ended without success" if found is None else f"was {found}"
     how = f"has {found}" if found is JobState.FAILED else how
     return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
-
-
-def _reserved(job: Job) -> list[Reason]:
-    detail = f"{job.reserved} is reserved for its next task, and takes no others that would delay it"
-    return [Reason(code="reserved", count=1, detail=detail)] if job.reserved else []
 
 
 def _delayed(state: State, job: Job) -> Reason:

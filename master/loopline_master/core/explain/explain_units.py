@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import inf
 
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.attempts import may_be_running
 from loopline_master.core.kernel.index.requirement_class import limits_of
 from loopline_master.core.kernel.index.units import RequirementClass
 from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.reservations.reservation_wing import Reservations
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID
 from loopline_shared.protocol.gpus import COMPUTER, GPU
@@ -85,6 +87,16 @@ def _set_aside(state: State, name: str, key: RequirementClass) -> list[Reason]:
     detail = f"{units} {name} {'is' if units == 1 else 'are'} set aside for job "
     numbers = (number for number in jobs if state.jobs[number].reserved)
     return [Reason(code="set_aside", count=units, detail=f"{detail}{number}") for number in numbers]
+
+
+def reserved_worker(state: State, job: Job) -> list[Reason]:
+    """Return the reason that a worker is reserved for the job, with the time when it is expected to have room."""
+    if not job.reserved:
+        return []
+    detail = f"{job.reserved} is reserved for its next task, and takes no others that would delay it"
+    if (left_s := state.wings[Reservations].free_in_s(job)) < inf:
+        detail += f"; room there is expected in {left_s:.0f} s"
+    return [Reason(code="reserved", count=1, detail=detail)]
 
 
 def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Reason]:

@@ -387,6 +387,9 @@ class WorkerFirst(Policy):
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
             serves = not family.keys().isdisjoint(requirements.served_by(entry[-1], view.index.turn))
+            if serves and requirements.widest > -entry[0]:
+                narrow = requirements.served_in(-entry[0], entry[-1], view.index.turn)
+                serves = not family.keys().isdisjoint(narrow)
             if not serves and listed_at != changes:
                 wanted = requirements.wanted(family, view.index.turn)
                 serving, listed_at = requirements.idle_that_serve(wanted, idle.keys), changes

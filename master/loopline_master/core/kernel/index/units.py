@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from math import inf
 
 from loopline_master.core.kernel.entities import Needs
@@ -16,6 +16,9 @@ RequirementClass = tuple[
     str | None, int, frozenset[str], int, bool, str | None, str, str, int, str, ResourceNeeds, Needs, int
 ]
 """What jobs of one user ask of a worker, and the units that each of their attempts holds (requirements.py)."""
+
+Holders = Sequence[tuple[AttemptId, int]]
+"""Attempts that hold units of a limit, and these units; the latest start is last."""
 
 
 class Units:
@@ -61,16 +64,9 @@ class Units:
         """True if its units are out, and will not be once attempts that hold units of its limits have ended."""
         return False
 
-    def holders_of(self, key: RequirementClass) -> Collection[AttemptId]:
-        """Return the attempts that hold units of its limits."""
+    def shortages(self, key: RequirementClass) -> Iterable[tuple[int, Holders]]:
+        """Return the units that an attempt of the class lacks of each limit, and that limit's holders."""
         return ()
-
-    def limits_free_after(self, key: RequirementClass, left_s: Mapping[AttemptId, float]) -> float:
-        """Return the time until its limits allow an attempt of the class, in seconds.
-
-        ``left_s``: the time until each attempt of ``holders_of`` ends; infinity if it is not known.
-        """
-        return 0.0
 
     def are_kept(self, worker: str) -> bool:
         """True if resources of the worker are kept for one class."""

@@ -18,7 +18,7 @@ might keep others out for ever.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 
 from loopline_master.core.estimates import measure
@@ -54,6 +54,7 @@ class Reservations(Wing):
         self._keys: set[RequirementClass] = set()  # of wide jobs; some may have left
         self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
         self._kept: dict[str, RequirementClass] = {}  # their classes, by the worker
+        self._of_limit: dict[str, str] = {}  # by limit: the reserved worker of the job that has units set aside
         self._offers: dict[str, tuple[object, ...]] = {}  # slots and withheld GPUs of reserved workers
         self._changed: set[str] = set()  # reserved workers with other attempts, or attempts in other states
         self._first: list[tuple[int, str]] = []  # jobs and workers to be proposed first in this step
@@ -104,10 +105,13 @@ class Reservations(Wing):
                 self.state.put(job)
             if job.reserved:
                 self._release(job.reserved)
-        if job.needs:  # of limits; or of GPUs, which other workers may offer, too
+        if attempt.gpus:  # other workers may offer them, too
             self._changed |= self._holders.keys()
         elif attempt.worker in self._holders:
             self._changed.add(attempt.worker)
+        for name, _ in job.needs if self._of_limit else ():
+            if name in self._of_limit:
+                self._changed.add(self._of_limit[name])
 
     def place(self) -> Iterator[None]:
         """Release the workers that have enough free now, to propose their tasks first."""
@@ -134,7 +138,9 @@ class Reservations(Wing):
         offers = worker.offered, worker.load and worker.load.withheld_gpus
         has_changed |= self._offers.get(worker.name) != offers
         self._offers[worker.name] = offers
-        return has_changed and self._free_in_s(job, worker) == inf
+        if not has_changed:
+            return False
+        return self._free_in_s(job, worker) == inf or not self._limits_suffice_later(self._kept[worker.name])
 
     def in_turn(self, ask: Ask) -> Ask:
         """Propose the tasks whose workers have been reserved long enough, then what the policy proposes."""
@@ -203,7 +209,9 @@ class Reservations(Wing):
     def _reserve(self, job: Job, key: RequirementClass) -> bool:
         """Reserve the worker that is expected to have room first. False if there is none."""
         requirements = self.state.index.requirements
-        if requirements.units.are_set_aside(key) or self._was_reserved(requirements.units.holders_of(key)):
+        if requirements.units.are_set_aside(key) or not self._limits_suffice_later(key):
+            return False
+        if any(self._was_reserved(holders[-1][0]) for _, holders in requirements.units.shortages(key)):
             return False
         names = sorted(self._able(job) - self._holders.keys())
         first = job.arrival % len(names) if names else 0
@@ -216,7 +224,7 @@ class Reservations(Wing):
                 (self._free_in_s(job, worker), worker.name)
                 for worker in workers
                 if self.state.wings.veto(job, task, worker, Purpose.START) is None
-                and not self._was_reserved(self.state.index.attempts.of_worker.get(worker.name, ()))
+                and not self._last_was_reserved(worker)
             ),
             default=(inf, ""),
         )
@@ -230,11 +238,15 @@ class Reservations(Wing):
         self.state.put(job)
         return True
 
-    def _was_reserved(self, numbers: Iterable[AttemptId]) -> bool:
-        """True if the latest start among these attempts was one by reservation."""
-        attempts = [self.state.attempts[number] for number in numbers]
+    def _was_reserved(self, number: AttemptId) -> bool:
+        """True if an attempt started by a reservation."""
+        return self.state.jobs[number.job].by_reservation == number.task
+
+    def _last_was_reserved(self, worker: Worker) -> bool:
+        """True if the latest start on the worker was one by reservation."""
+        attempts = self.state.index.attempts.of_worker.get(worker.name, {}).values()
         latest = max(attempts, key=lambda attempt: (attempt.dispatched_at, attempt.id), default=None)
-        return latest is not None and self.state.jobs[latest.job].by_reservation == latest.task
+        return latest is not None and self._was_reserved(latest.id)
 
     def _able(self, job: Job) -> set[str]:
         requirements = self.state.index.requirements
@@ -247,25 +259,39 @@ class Reservations(Wing):
         enough_slots = worker.offered >= job.slots_on(worker)
         return enough_slots and requirements.units.would_suffice(worker.name, requirements.key_of(job))
 
-    def _free_in_s(self, job: Job, worker: Worker) -> float:
-        """Return the expected time until enough of the worker and of the job's limits is free, in seconds.
+    def free_in_s(self, job: Job) -> float:
+        """Return the expected time until a job with a reservation can start its next task, in seconds."""
+        longest_s = self._free_in_s(job, self.state.workers[job.reserved])
+        for missing, holders in self.state.index.requirements.units.shortages(self._kept[job.reserved]):
+            ends = ((self._attempt_left_s(number), units) for number, units in holders)
+            longest_s = max(longest_s, time_until(missing, ends))
+        return longest_s
 
-        Infinity if it is not expected.
-        """
+    def _limits_suffice_later(self, key: RequirementClass) -> bool:
+        """True if the limits of a class will allow an attempt once the holders with an expected end have ended."""
+        for missing, holders in self.state.index.requirements.units.shortages(key):
+            left = missing
+            for number, units in holders:
+                left -= units if self._attempt_left_s(number) < inf else 0
+                if left <= 0:
+                    break
+            else:
+                return False
+        return True
+
+    def _attempt_left_s(self, number: AttemptId) -> float:
+        attempt = self.state.attempts[number]
+        return self._left_s(self.state.workers[attempt.worker], attempt)
+
+    def _free_in_s(self, job: Job, worker: Worker) -> float:
+        """Return the expected time until enough of the worker is free, in seconds; infinity if none is expected."""
         attempts, requirements = self.state.index.attempts, self.state.index.requirements
         here = attempts.of_worker.get(worker.name, {})
         left_s = {number: self._left_s(worker, attempt) for number, attempt in here.items()}
         missing = job.slots_on(worker) - (worker.offered - attempts.in_hand(worker.name))
         ends = ((left_s[one.id], one.slots) for one in here.values() if one.is_seated or one.state in UNSEATED)
-        key, units = requirements.key_of(job), requirements.units
-        resources_s = max(units.free_after(worker.name, key, left_s), self._limits_free_in_s(key))
+        resources_s = requirements.units.free_after(worker.name, requirements.key_of(job), left_s)
         return max(time_until(missing, ends), resources_s)
-
-    def _limits_free_in_s(self, key: RequirementClass) -> float:
-        state, units = self.state, self.state.index.requirements.units
-        holding = [state.attempts[number] for number in units.holders_of(key)]
-        left_s = {attempt.id: self._left_s(state.workers[attempt.worker], attempt) for attempt in holding}
-        return units.limits_free_after(key, left_s)
 
     def _left_s(self, worker: Worker, attempt: Attempt) -> float:
         """Return the time until an attempt is expected to end, in seconds: at its limit if nothing else is known.
@@ -298,6 +324,7 @@ class Reservations(Wing):
         self._holders[worker.name], self._kept[worker.name] = job.id, key
         self._changed.add(worker.name)
         requirements.units.set_aside(key)
+        self._of_limit.update({limit: worker.name for limit, _ in limits_of(key)})
         self._limits_change(key)
         if names := _shared_names(job):
             requirements.units.keep(worker.name, key, names)
@@ -319,6 +346,8 @@ class Reservations(Wing):
         self.state.index.slots.reserved.discard(name)
         self.state.index.requirements.units.keep(name, None, frozenset())
         self.state.index.requirements.units.set_aside(key, ends=True)
+        for limit, _ in limits_of(key):
+            self._of_limit.pop(limit, None)
         self._limits_change(key)
         if job is not None:
             job.reserved = ""

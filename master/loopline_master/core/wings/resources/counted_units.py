@@ -19,7 +19,7 @@ from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.attempts import Attempts, may_be_running
 from loopline_master.core.kernel.index.requirement_class import alone_in, limits_of, owner_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
-from loopline_master.core.kernel.index.units import Units, time_until
+from loopline_master.core.kernel.index.units import Holders, Units, time_until
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
@@ -148,16 +148,11 @@ class CountedUnits(Units):
         allow_all = all(most is None or most >= units for most, units in limits)
         return allow_all and not self.are_withheld and not self._is_job_limited(key)
 
-    def holders_of(self, key: RequirementClass) -> Collection[AttemptId]:
-        return {number: None for name, _ in limits_of(key) for number in self.holders.get(name, ())}
-
-    def limits_free_after(self, key: RequirementClass, left_s: Mapping[AttemptId, float]) -> float:
-        longest_s, owner = 0.0, owner_of(key)
+    def shortages(self, key: RequirementClass) -> Iterator[tuple[int, Holders]]:
         for name, units in limits_of(key):
-            for whom, allowed in self.limits_on(name, owner):
-                theirs = ((left_s[number], held) for number, held in self.holders_by(name, whom))
-                longest_s = max(longest_s, time_until(self.used[name, whom] + units - allowed, theirs))
-        return longest_s
+            for whom, allowed in self.limits_on(name, owner_of(key)):
+                if (missing := self.used[name, whom] + units - allowed) > 0:
+                    yield missing, self.holders_by(name, whom)
 
     def are_kept(self, worker: str) -> bool:
         return worker in self._kept
@@ -379,7 +374,7 @@ class CountedUnits(Units):
         self.gpus.clear()
         self.sharing.clear()
         self._free.clear()
-        for job, attempt in attempts:
+        for job, attempt in sorted(attempts, key=lambda one: one[1].dispatched_at):
             self.count(job, attempt, 1)
 
 

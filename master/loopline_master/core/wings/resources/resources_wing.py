@@ -235,8 +235,9 @@ class Resources(Wing):
         return 0 if job.holds_units else inf
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if a start exceeded a limit, counts differ from the attempts, a class without units
-        left is served, or two attempts hold one GPU.
+        """Raise AssertionError if a start exceeded a limit, counts are wrong, or two attempts hold one GPU.
+
+        Also if a class without units left is served.
         """
         assert not self._counts.starts_beyond, f"{self._counts.starts_beyond} attempts started beyond a limit"
         if isinstance(of, Worker):
