@@ -2,11 +2,12 @@
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.dialects import sqlite
 
 from loopline_master.core.events import Batch
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Grid
-from loopline_master.store import open_store, tables
+from loopline_master.store import open_store, records, tables
 from loopline_shared.model import AttemptState, Load
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
 
@@ -129,3 +130,14 @@ async def test_workers_with_reports_kept_back_are_sampled(store):
     assert await points(store, 0, 20) == [(10, 2, 3.0, 8, 0, 0, 0)]
     await store.sample(loads, 670.0)
     assert await points(store, 11, 12) == [(11, 2, 4.0, 8, 0, 0, 0)]
+
+
+async def test_slots_of_a_worker_are_counted_by_the_index_of_live_attempts(sqlite_url):
+    async with open_store(sqlite_url) as store:
+        for sums in (records._used, records._frozen):
+            query = sums.element.params(of_worker="ant")
+            sql = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+            plan = await store._read(
+                lambda connection, sql=sql: connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}").all()
+            )
+            assert "ix_attempts_live (worker=?)" in plan[0][-1]

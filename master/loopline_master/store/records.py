@@ -28,7 +28,7 @@ from loopline_shared.spec import Notify
 MINUTE_S = 60
 _PRUNED_AT_ONCE = 10  # minutes, in each minute: no commit deletes much
 Values = dict[str, Any]
-_is_here = attempts.c.worker == bindparam("of_worker")
+_is_here = (attempts.c.worker == bindparam("of_worker")) & attempts.c.ended_at.is_(None)
 _slots = func.coalesce(func.sum(attempts.c.slots), 0)
 # chains of comparisons: IN (...) could not be sent for many rows at once
 _seated = or_(*(attempts.c.state == state for state in SEATED))

@@ -78,7 +78,8 @@ class _Right:
 def _move_freezes(connection: Connection, right: _Right) -> None:
     """Move the times within the freezes of attempts that are not over."""
     key = (attempts.c.job, attempts.c.task, attempts.c.number)
-    frozen = select(*key, attempts.c.freezes).where(attempts.c.state.in_(OCCUPYING), attempts.c.freezes.is_not(None))
+    is_live = (attempts.c.ended_at.is_(None), attempts.c.state.in_(OCCUPYING))
+    frozen = select(*key, attempts.c.freezes).where(*is_live, attempts.c.freezes.is_not(None))
     for job, task, number, freezes in connection.execute(frozen).all():
         moved = tuple((right(begin), end if end is None else right(end)) for begin, end in freezes or ())
         where = (attempts.c.job == job, attempts.c.task == task, attempts.c.number == number)

@@ -56,7 +56,7 @@ def _in_hand(connection: Connection, names: Iterable[str]) -> dict[str, Sequence
     columns = ("worker", "job", "task", "number", "slots", "state", "waited_s", "dispatched_at", "expected_s")
     query: Select[Any] = (
         select(*(attempts.c[name] for name in columns))
-        .where(attempts.c.state.in_(OCCUPYING), attempts.c.worker.in_(names))
+        .where(attempts.c.worker.in_(names), attempts.c.ended_at.is_(None), attempts.c.state.in_(OCCUPYING))
         .order_by(attempts.c.worker, attempts.c.job, attempts.c.task, attempts.c.number)
     )
     rows = connection.execute(query)
