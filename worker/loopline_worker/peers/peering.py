@@ -302,7 +302,7 @@ class Peering(AgentWing):
 
     def _is_right(self, sha256: str, cached: GrowingFile, path: Path) -> bool:
         """Check a file by the master's list of its pieces, or as a whole if there is none to be had now."""
-        from loopline_worker.files.hashing import hash_of
+        from loopline_worker.files.cache import hash_of
         from loopline_worker.files.receiving import GoneError, NetworkError
         from loopline_worker.peers.master_files import MasterFiles
 
