@@ -15,7 +15,6 @@ from loopline_shared.model import StagedInput
 from loopline_shared.paths import RelativePath
 
 MAX_FILES = 10_000
-MAX_BYTES = 32 * 2**20
 """Upper bound on the longest manifest: the maximum number of files, with the longest paths."""
 
 Manifest = Mapping[str, StagedInput]

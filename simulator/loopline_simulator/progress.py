@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,9 +42,3 @@ def peak_memory_bytes() -> int:
 
     peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return int(max(peaks)) * (1 if sys.platform == "darwin" else 1024)
-
-
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and its finished children."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system

@@ -62,9 +62,9 @@ def on_dask(address: str) -> MakeExecutor:
     return lambda: _dask(address)
 
 
-def on_grid(master: str | None = None) -> MakeExecutor:
-    """Run on a Loopline grid; None: the grid of the client commands."""
-    return lambda: _grid(master)
+def on_grid() -> MakeExecutor:
+    """Run on the Loopline grid of the client commands."""
+    return _grid
 
 
 def available_cores() -> int:
@@ -113,10 +113,10 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 @contextmanager
-def _grid(master: str | None) -> Iterator[Executor]:
+def _grid() -> Iterator[Executor]:
     from loopline import Executor as GridExecutor  # only the client is imported
 
-    with GridExecutor(master, name="simulate") as executor:
+    with GridExecutor(name="simulate") as executor:
         try:
             yield executor
         except BaseException:  # cancel the calls on the grid

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 
 from loopline_master.commands import command
-from loopline_master.notify import places, webhook
-from loopline_master.notify.notifier import Notifier
-from loopline_master.notify.places import SendingPlaces
+from loopline_master.notify import notifier as notifying
+from loopline_master.notify import webhook
+from loopline_master.notify.notifier import Notifier, SendingPlaces
 from loopline_master.store import Store
 from tests.api.bench import Bench, running_master, until, webhook_receiver
 
@@ -49,10 +49,10 @@ async def test_slow_receiver_delays_no_other(tmp_path: Path, monkeypatch: pytest
         running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master,
     ):
         jobs = [await end_one(master, f"{slow}/{number}") for number in range(9)]
-        await until(lambda: _are(slow_received, places.AT_ONCE_USER_EACH))
+        await until(lambda: _are(slow_received, notifying.AT_ONCE_USER_EACH))
         quick_job = await end_one(master, quick)
         await until(lambda: _is_told(master, quick_job))
-        assert len(slow_received) == places.AT_ONCE_USER_EACH
+        assert len(slow_received) == notifying.AT_ONCE_USER_EACH
         shut.set()
         for job in jobs:
             await until(lambda job=job: _is_told(master, job))  # type: ignore[misc]
@@ -73,10 +73,10 @@ async def test_silent_receivers_of_one_user_delay_no_other(tmp_path: Path, monke
     async with webhook_receiver(hear) as url, running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master:
         for number in range(80):
             await end_one(master, f"{url}/{number}")
-        await until(lambda: _are(told, places.AT_ONCE_USER_EACH))
+        await until(lambda: _are(told, notifying.AT_ONCE_USER_EACH))
         job = await end_one(master, f"{url}/quick", "user")
         await until(lambda: _is_told(master, job))
-        assert len(told) == places.AT_ONCE_USER_EACH + 1
+        assert len(told) == notifying.AT_ONCE_USER_EACH + 1
 
 
 async def test_receiver_without_an_answer_is_retried_after_a_pause(
@@ -97,11 +97,11 @@ async def test_receiver_without_an_answer_is_retried_after_a_pause(
         notifier = master.parts[Notifier]
         clock = notifier._clock
         monkeypatch.setattr(notifier, "_clock", lambda: clock() + ahead_s)
-        monkeypatch.setattr(places, "FIRST_REST_S", 3600.0)
+        monkeypatch.setattr(notifying, "FIRST_REST_S", 3600.0)
         jobs = [await end_one(master, f"{url}/{number}") for number in range(6)]
         await until(lambda: has_failed(jobs[0]))
         await until(lambda: _is_postponed(master))
-        assert len(told) == places.AT_ONCE_USER_EACH, "further notifications wait during the pause"
+        assert len(told) == notifying.AT_ONCE_USER_EACH, "further notifications wait during the pause"
         answers, ahead_s = True, 3601.0
         master.parts[Store].notifications.came.set()
         for job in jobs:
@@ -137,7 +137,7 @@ def test_sending_places_are_limited_per_receiver_and_user() -> None:
     taken.give_back("here", "ann")
     assert taken.occupy("here", "cid")
     others = [taken.occupy(f"host {number}", f"user {number}") for number in range(40)]
-    assert sum(others) + 6 == places.AT_ONCE
+    assert sum(others) + 6 == notifying.AT_ONCE
 
 
 def test_pauses_double_and_end_with_an_answer() -> None:

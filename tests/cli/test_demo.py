@@ -6,13 +6,13 @@ import sys
 import zlib
 from pathlib import Path
 
-from loopline.demo import picture, story
+from loopline.demo import story
 from loopline_shared.sweep import task_at
 
 
 def test_picture_can_be_read_back() -> None:
     rows = [bytes([0, 1, 2]), bytes([255, 254, 253])]
-    file = picture.png(rows)
+    file = story.png(rows)
     assert file.startswith(b"\x89PNG\r\n\x1a\n")
     chunks = dict(_chunks(file[8:]))
     assert struct.unpack(">2I5B", chunks[b"IHDR"]) == (3, 2, 8, 3, 0, 0, 0)

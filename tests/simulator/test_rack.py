@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopline_master.core.wings.gangs.planning.planner import ScanMemory
 from loopline_master.core.wings.gangs.planning.profile import Profile
 from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
@@ -21,7 +22,6 @@ from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import (
     ScanContext,
     algorithm,
 )
-from loopline_master.core.wings.gangs.planning.scans.scan_memory import ScanMemory
 from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, RackJob

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -110,6 +112,33 @@ async def test_task_runs_from_hello_to_an_empty_spool(
     assert master.reports[0].load.disk_free_bytes > 0
     told = [len(report.results) for report in master.reports]
     assert told in ([0, 1], [1]), "two frames per task, or one if it ends before the first, and no others"
+
+
+async def test_plain_task_enters_no_file_of_a_feature_that_it_does_not_use(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 600.0)
+    first, second = run_of("echo", "hello"), run_of("echo", "hello", task=2)
+    start()
+    await master.say(first)
+    await master.results_of(first)
+    top, entered = str(Path(agent_module.__file__).parent), set[str]()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(top):
+            entered.add(frame.f_code.co_filename[len(top) + 1 :])
+
+    sys.setprofile(note)
+    try:
+        await master.say(second)
+        await master.results_of(second)
+    finally:
+        sys.setprofile(None)
+    doors = ("attempts/agent_wing", "core/machine_wing")
+    wings = ("attempts/fence", "attempts/start_gate", "core/g", "checkpoints/", "environments/", "gpus/", "peers/")
+    assert "attempts/attempt.py" in entered
+    assert [file for file in sorted(entered) if file.startswith((*doors, *wings))] == []
+    assert len(entered) <= 27, "\n".join(sorted(entered))
 
 
 async def test_running_attempt_is_reported_soon(master: SmallMaster, start: Start) -> None:

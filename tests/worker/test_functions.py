@@ -39,7 +39,9 @@ from loopline_worker.functions.append_files import file_of
 from loopline_worker.functions.channel import Channel
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.functions.results import read_result
+from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.launch import sandbox
+from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from tests.sandboxes import needs_bubblewrap
 from tests.worker.bench import Bench, processes_of, run_of, until
@@ -710,9 +712,8 @@ async def test_chunk_whose_interpreter_dies_of_sigterm_starts_no_other_call(call
 async def test_fenced_call_does_not_begin_after_its_term(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor would kill it, but only in a moment."""
     assert (await caller.call(own_pid)).outcome is Outcome.SUCCEEDED
-    fence = Fence()
-    fence._answered_at -= 100.0
-    caller.bench.runner._wings = (fence,)
+    quality = LinkQuality(boot_s() - 100.0)
+    caller.bench.runner._wings = (Fence(lambda: quality.answered_at),)
     begun, call = [], interpreter.Interpreter.call
 
     async def note(called: interpreter.Interpreter, *request: Any) -> Any:
@@ -723,7 +724,7 @@ async def test_fenced_call_does_not_begin_after_its_term(caller: Caller, monkeyp
     result = await caller.call(own_pid, term_s=10.0)
     assert not begun
     assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the master answered no Report for its whole term")
-    fence._answered_at += 100.0
+    quality.answered_at += 100.0
     assert (await caller.call(own_pid, term_s=10.0)).outcome is Outcome.SUCCEEDED
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from loopline_shared.model import AttemptId, Facts, Load, Outcome
+from loopline_shared.model import AttemptId, Load, Outcome
 from loopline_shared.protocol.gang_messages import GangPlace, Member, MemberOrder, Word
-from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import Assigned, Connected, DiskObserved, OwnerObserved, Restored
@@ -17,7 +16,6 @@ from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import State
 
-FACTS = Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=1, slots=1)
 MEMBER = AttemptId(1, 1, 2)
 RUN = Run(MEMBER, ("work",), {}, {}, gang=GangPlace(1, ("a", "b"), wait_s=30.0))
 
@@ -35,7 +33,7 @@ def prepared(machine: Machine, now: float = 0.0) -> None:
 
 def reported(machine: Machine) -> list[Member]:
     """The members in the next Report."""
-    draft = DraftReport(WorkerSession("ant", "boot", FACTS), (), Load(1))
+    draft = DraftReport((), Load(1))
     machine.report(draft)
     return list(draft.members)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from loopline_shared.model import Load, Outcome, WithheldGpu
-from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.gpus import gpu_wing
@@ -55,7 +54,7 @@ def shown(*gpus: str, task: int = 1, script: str = SHOW) -> Run:
 
 def withheld(wing: Gpus) -> Sequence[WithheldGpu]:
     wing._checked_at = -math.inf
-    draft = DraftReport(WorkerSession("bench", "boot", None), (), Load(1))  # type: ignore[arg-type]
+    draft = DraftReport((), Load(1))
     wing.report(draft)
     return draft.load.withheld_gpus
 

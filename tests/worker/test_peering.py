@@ -41,8 +41,9 @@ from loopline_shared.protocol.transfers import (
     MeasureFlow,
     PeerOrders,
     PeerReport,
+    PeerTerms,
 )
-from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Hello, Report
+from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Hello, Report, Welcome
 from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.files.cache import Cache as WorkerCache
 from loopline_worker.files.downloads import Downloads
@@ -82,11 +83,15 @@ class Cache:
         return sha256 in self.sizes
 
 
-def report_of(peering: Peering, session: Any) -> PeerReport | None:
-    """Its part in the next Report of a session."""
-    draft = DraftReport(session, (), Load(1))
+def report_of(peering: Peering) -> PeerReport | None:
+    """Its part in the next Report of the session."""
+    draft = DraftReport((), Load(1))
     peering.report(draft)
     return draft.peers
+
+
+def welcome(terms: PeerTerms | None) -> Welcome:
+    return Welcome(1.0, 10.0, peers=terms)
 
 
 class Grid:
@@ -116,13 +121,12 @@ class Grid:
         cache = Cache(folder)
         peering.serve_from(cache)
         hello = Hello(PROTOCOL_VERSION, name, "boot", FACTS)
-        session: Any = SimpleNamespace(welcome=SimpleNamespace(peers=self.exchange.terms(hello)))
         self.reports[name] = []
         self.step(WorkerJoined(name, len(self.reports), "boot", FACTS))
         number = len(self.reports)
 
         def tell() -> None:
-            report = report_of(peering, session)
+            report = report_of(peering)
             self.reports[name].append(report)
             seq = len(self.reports[name])
             peering.reported(seq)
@@ -132,6 +136,7 @@ class Grid:
 
         soon = partial(asyncio.get_running_loop().call_soon, tell)
         peering.attach(SimpleNamespace(speak=soon, is_wanted=False))  # type: ignore[arg-type]
+        peering.connected(welcome(self.exchange.terms(hello)))
         tell()
         return cache
 
@@ -263,8 +268,8 @@ async def test_cache_is_reported_on_change_and_in_each_new_session(grid: Grid) -
     await until(lambda: grid.reports["ant"][-1] and grid.reports["ant"][-1].cached is None)
     told = [report.cached for report in grid.reports["ant"] if report and report.cached]
     assert [[file.sha256 for file in files] for files in told] == [[NAME]]
-    again: Any = SimpleNamespace(welcome=SimpleNamespace(peers=grid.peerings["ant"]._terms))
-    report = report_of(grid.peerings["ant"], again)
+    grid.peerings["ant"].connected(welcome(grid.peerings["ant"]._terms))
+    report = report_of(grid.peerings["ant"])
     assert report
     assert report.cached == told[0]
 
@@ -307,14 +312,15 @@ async def test_peer_port_follows_the_operators_setting(grid: Grid) -> None:
     grid.join("ant")
     await grid.has_opened("ant")
     peering = grid.peerings["ant"]
-    terms, port = peering._terms, report_of(peering, peering.session).port  # type: ignore[union-attr]
-    off: Any = SimpleNamespace(welcome=SimpleNamespace(peers=None))
-    assert report_of(peering, off) is None
+    terms, port = peering._terms, report_of(peering).port  # type: ignore[union-attr]
+    peering.connected(welcome(None))
+    assert not peering.is_awake
+    assert report_of(peering) is None
     await until(lambda: not is_open(port))
     assert peering.notice() == ""
-    on: Any = SimpleNamespace(welcome=SimpleNamespace(peers=terms))
-    await until(lambda: report_of(peering, on).port)  # type: ignore[union-attr]
-    assert is_open(report_of(peering, on).port)  # type: ignore[union-attr]
+    peering.connected(welcome(terms))
+    await until(lambda: report_of(peering).port)  # type: ignore[union-attr]
+    assert is_open(report_of(peering).port)  # type: ignore[union-attr]
 
 
 def is_open(port: int | None) -> bool:

@@ -38,7 +38,7 @@ from loopline_worker.core.events import (
 from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
 from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.host import own_code
-from loopline_worker.host.boot_clock import steady
+from loopline_worker.host.boot_clock import boot_s, steady
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import Link
@@ -49,6 +49,7 @@ from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import STOP_GRACE_S
 
 if TYPE_CHECKING:
+    from loopline_worker.attempts.agent_wing import AgentWing
     from loopline_worker.owner.server import OwnerServer
     from loopline_worker.owner.session_server import SessionServer
     from loopline_worker.owner.state import OwnerControls
@@ -275,6 +276,8 @@ class Agent:
     async def ready(self, welcome: Welcome) -> None:
         """Wait until the owner's decision and the life of the attempts here are known."""
         await self._is_ready.wait()
+        for wing in self.parts.wings:
+            wing.connected(welcome)
         self.post(Welcomed(welcome.life))
         self.turn()
 
@@ -298,9 +301,9 @@ class Agent:
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Handle an Assign at once: the next Report acknowledges it."""
-        self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
+        self.parts.link_quality.answered(assign.seen, assign.held_s, boot_s())
         self._quarantine = assign.quarantine
-        for wing in self.parts.wings:
+        for wing in self._awake():
             wing.assign(assign)
         self._events.append(Assigned(assign, frame))
         self.turn()
@@ -311,9 +314,10 @@ class Agent:
         parts = self.parts
         inventory = parts.machine.inventory()
         held = [parts.runner.held(attempt) for attempt in inventory.holding]
-        draft = DraftReport(session, held, parts.monitor.load(parts.link_quality))
+        draft = DraftReport(held, parts.monitor.load(parts.link_quality))
         parts.machine.report(draft)
-        for wing in parts.wings:
+        wings = self._awake()
+        for wing in wings:
             wing.report(draft)
         texts = [parts.journal.text(result) for result in inventory.results]
         life, delivering = parts.machine.life, inventory.delivering
@@ -321,9 +325,9 @@ class Agent:
             held, texts, draft.load, inventory.waiting, draft.members, draft.peers,
             delivering=delivering, checkpoints=draft.checkpoints, life=life,
         )  # fmt: skip
-        for wing in parts.wings:
+        for wing in wings:
             wing.reported(seq)
-        parts.link_quality.sent(seq, time.monotonic())
+        parts.link_quality.sent(seq, boot_s())
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
         return frame
@@ -340,6 +344,9 @@ class Agent:
     async def probed(self, probe: MeasureFlow) -> FlowMeasured:
         """Return the result of a probe, unless tasks or the owner need the computer."""
         return await self.parts.probe(probe)
+
+    def _awake(self) -> list[AgentWing]:
+        return [wing for wing in self.parts.wings if wing.is_awake]
 
     # From beginning to end.
 
@@ -401,7 +408,7 @@ class Agent:
 
     def _sample(self) -> None:
         parts = self.parts
-        own_s = parts.launcher.cpu_s() + sum(wing.cpu_s() for wing in parts.wings) + time.process_time()
+        own_s = parts.launcher.cpu_s() + sum(wing.cpu_s() for wing in self._awake()) + time.process_time()
         parts.meter.sample(parts.runner.measure() + own_s)
 
     async def _open_page(self) -> None:

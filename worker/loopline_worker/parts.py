@@ -41,7 +41,7 @@ from loopline_worker.gpus.gpu_wing import Gpus
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import LocalGpu, ready_gpus, unknown_names, why_not_offered
 from loopline_worker.host import speed
-from loopline_worker.host.boot_clock import steady
+from loopline_worker.host.boot_clock import boot_s, steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
@@ -115,7 +115,7 @@ def assemble(
     gpus = _gpus(settings, data_directory.gpus, has_walls=sandbox is not None)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
-    meter, link_quality = Meter(computer), LinkQuality()
+    meter, link_quality = Meter(computer), LinkQuality(boot_s())
     allowance = _allowance(settings, data_directory)
     uploads = Uploads(http_client, link_quality.moved, allowance)
     spool, journal = Spool(data_directory.spool, settings.spool_limit_bytes), Journal(data_directory.journal)
@@ -131,7 +131,8 @@ def assemble(
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
     checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, Fence(), *gpus, checkpoints)
+    fence = Fence(lambda: link_quality.answered_at)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )

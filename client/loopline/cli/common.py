@@ -73,7 +73,7 @@ def read_by(parse: Callable[[str], Any], metavar: str | None = None) -> Paramete
     )
 
 
-def read_each_by(parse: Callable[[str], Any], metavar: str | None = None) -> Parameter:
+def read_each_by(parse: Callable[[str], Any], metavar: str) -> Parameter:
     """Return a parameter that may be given several times, each time one word, which a function reads."""
     return Parameter(converter=lambda _, words: tuple(parse(word.value) for word in words), metavar=metavar)
 

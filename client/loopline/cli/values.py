@@ -148,7 +148,7 @@ def count_or_share(text: str) -> int | str:
     raise ValueError(f"expected a number of tasks such as 5, or a share of them such as 10%, got {text!r}")
 
 
-def whole_number(text: str, words: Sequence[str] = ()) -> int | str:
+def whole_number(text: str, words: Sequence[str]) -> int | str:
     """Return the number, or the text if it is one of these words. Raises ValueError for fractions."""
     try:
         return text if text in words else int(text)

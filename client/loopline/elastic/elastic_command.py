@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,7 +16,7 @@ from rich.text import Text
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
 from loopline.cli.errors import Exit, usage
 from loopline.elastic.allocator import Allocator
-from loopline.elastic.engines import open_engine
+from loopline.elastic.engine import Engine
 from loopline.elastic.records import Records
 from loopline.elastic.terms import DURATION, AllocationTerms, WorkerTerms
 from loopline.local.stopping import run_until_stopped
@@ -105,3 +106,14 @@ async def _tell(allocator: Allocator, line: str, common: Common) -> int:
     words = f"would ask for {decided.submit} and call back {len(decided.cancel)}: {decided.why}"
     common.show(asdict(decided) | {"command": line}, lambda: Text(f"{words}\neach runs: {line}"))
     return Exit.OK
+
+
+def open_engine(kind: str, folder: Path, words: Sequence[str]) -> Engine:
+    """Return the engine of this name; ``words``: the command that starts a worker, of the engine `command`."""
+    if kind == "command":
+        from loopline.elastic.command_engine import CommandEngine
+
+        return CommandEngine(folder / "processes", words)
+    from loopline.elastic.psij_engine import PsijEngine
+
+    return PsijEngine(kind, folder / "psij")

@@ -134,7 +134,7 @@ def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     return file.getvalue()
 
 
-def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> Iterator[bytes]:
+def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType]) -> Iterator[bytes]:
     """Yield one pickle for each thing; they share nothing, and can be read apart."""
 
     with ExitStack() as stack:

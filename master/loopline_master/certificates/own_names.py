@@ -13,7 +13,7 @@ _MANY = 64
 _KNOWN_HERE = (".localdomain", ".local", ".internal", ".in-addr.arpa", ".ip6.arpa")
 
 
-def own_names(host: str, also: tuple[str, ...] = ()) -> list[str]:
+def own_names(host: str, also: tuple[str, ...]) -> list[str]:
     """Return them, without doubles. ``host``: the address to bind; ``also``: further names from the operator."""
     here = socket.gethostname()
     names = [*also, "localhost", here, socket.getfqdn(), "127.0.0.1", "::1", *_addresses(here)]

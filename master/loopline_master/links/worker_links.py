@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -22,7 +23,6 @@ from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
-from loopline_master.links.allowed_offers import allowed_part
 from loopline_master.links.checkpoint_files import whole_checkpoints
 from loopline_master.links.connection import Complete, WorkerLink
 from loopline_master.peers.exchange import Exchange
@@ -30,7 +30,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.task_progress import TaskProgress
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
+from loopline_shared.model import AttemptId, Facts, Outcome, Output, Resource, Result, Stream
 from loopline_shared.protocol.link_session import ANSWER
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured
 from loopline_shared.protocol.worker_link import (
@@ -281,3 +281,25 @@ def _without(result: Result, missing: set[str]) -> Result:
 
 def _cut(output: Output, missing: set[str]) -> Output:
     return Output(output.size_bytes, cut=True) if output.sha256 in missing else output
+
+
+def allowed_part(facts: Facts, most: Mapping[str, int] | None) -> tuple[Facts, dict[str, int]]:
+    """Return the facts with at most these units of each resource, and the units that were left out, by name.
+
+    ``most`` None: all are allowed. Of GPUs the first ones stay.
+    """
+    if most is None or not facts.resources:
+        return facts, {}
+    allowed = tuple(_within(facts.resources, most))
+    if allowed == facts.resources:
+        return facts, {}
+    left_out = Counter({one.name: one.units for one in facts.resources})
+    left_out.subtract({one.name: one.units for one in allowed})
+    return replace(facts, resources=allowed), dict(+left_out)
+
+
+def _within(resources: tuple[Resource, ...], most: Mapping[str, int]) -> Iterator[Resource]:
+    for resource in resources:
+        units = min(resource.units, most.get(resource.name, 0))
+        if units:
+            yield replace(resource, units=units, gpus=resource.gpus[:units])

@@ -25,11 +25,11 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.trust.trust import Mismatch
-from loopline_master.metrics.checkpoint_counters import CheckpointCounters
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
 from loopline_master.metrics.unit_gauges import UnitGauges
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
+from loopline_shared.protocol.checkpoints import CheckpointCosts
 from loopline_shared.rest.bodies import PassingReport, Sizes
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -279,3 +279,27 @@ class Totals:
         for values, number in self.of.items():
             family.add_metric(values, number, created=self._began)
         yield family
+
+
+class CheckpointCounters:
+    """Counts the checkpoints of all tasks since the master started."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._sent = Counter("loopline_checkpoints", "Checkpoints of tasks that workers sent", registry=registry)
+        self._sent_bytes = Counter("loopline_checkpoint_bytes", "... their bytes", registry=registry)
+        self._held_s = Counter(
+            "loopline_checkpoint_held_seconds", "... time that tasks were stopped for them", registry=registry
+        )
+        self._kept_s = Counter(
+            "loopline_checkpoint_kept_cpu_seconds", "CPU time of stopped attempts that they saved", registry=registry
+        )
+
+    def count(self, effects: Effects) -> None:
+        """Count the checkpoints of a step, and the time that they saved of attempts that have ended."""
+        for costs in effects.told(CheckpointCosts):
+            self._sent.inc(costs.sent)
+            self._sent_bytes.inc(costs.sent_bytes)
+            self._held_s.inc(costs.held_s)
+        for attempt in effects.attempts.values():
+            if attempt.kept_cpu_ms and attempt.ended_at == effects.grid.now:
+                self._kept_s.inc(attempt.kept_cpu_ms / 1000)

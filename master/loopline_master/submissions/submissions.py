@@ -6,8 +6,9 @@ Before it is submitted, all files that its tasks take are here, and listed in a 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +25,15 @@ from loopline_master.store import Store
 from loopline_master.store.queries.audit_log import AuditedAction
 from loopline_master.submissions.ended_jobs import Predecessors
 from loopline_master.submissions.idempotency import FreshKeys, Idempotency, KeyLock
-from loopline_master.submissions.large_tables import has_many_rows, with_its_table_as_file
 from loopline_shared import manifest, paths
 from loopline_shared.errors import LooplineError
-from loopline_shared.job.parameters import RowFile
+from loopline_shared.job.parameters import RowFile, Table
 from loopline_shared.job_files import staged
 from loopline_shared.model import InputFile, StagedInput
 from loopline_shared.plain_words import meant
 from loopline_shared.rest.bodies import Submission
+from loopline_shared.row_lines import write_row
+from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec, named_files
 from loopline_shared.sweep import unknown_names
 
@@ -231,3 +233,38 @@ def _missing(what: str, sha256: str) -> LooplineError:
     message = f"the {what} (sha256:{sha256}) is not on this master"
     hint = f"upload it first: loopline submit --input does, or PUT /api/v1/files/{sha256}"
     return LooplineError("missing_input", message, hint, status=422)
+
+
+LARGER_BYTES = 2**20
+_FEW_ROWS = 16
+"""Rows that are not measured: each is bounded (MAX_RUN_CHARACTERS)."""
+
+
+def has_many_rows(spec: JobSpec) -> bool:
+    """True if a table, or listed tasks, may be large."""
+    return len(spec.parameters.rows if isinstance(spec.parameters, Table) else spec.tasks or ()) > _FEW_ROWS
+
+
+def with_its_table_as_file(blobs: Blobs, spec: JobSpec, check_room: Callable[[], None]) -> tuple[JobSpec, int]:
+    """Return the job with a table of over 1 MiB replaced by a row file of the same rows, and that file's bytes.
+
+    Other jobs are returned as they are. ``check_room`` raises LooplineError if nothing more may be written.
+    """
+    rows = _rows_of(spec)
+    lines = b"".join(map(write_row, rows))
+    if len(lines) <= LARGER_BYTES:
+        return spec, 0
+    if blobs.retain(hashlib.sha256(lines).hexdigest()) is None:  # else the same has been submitted before
+        check_room()
+    file = RowFile(file=f"sha256:{blobs.write(lines)}", count=len(rows))
+    return spec.model_copy(update={"parameters": file, "tasks": None}), len(lines)
+
+
+def _rows_of(spec: JobSpec) -> Sequence[dict[str, Scalar]]:
+    """Return the rows of a table, or of listed tasks that have parameters and nothing else of their own."""
+    if isinstance(spec.parameters, Table):
+        return spec.parameters.rows
+    tasks = spec.tasks or ()
+    if any(task.model_fields_set - {"parameters"} for task in tasks):
+        return ()
+    return [task.parameters for task in tasks]

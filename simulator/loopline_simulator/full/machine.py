@@ -184,7 +184,7 @@ class Machine:
         inventory = self.core.inventory()
         held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
         load = Load(self.core.slots_offered, float(self.facts.slots), in_use=self.core.is_in_use)
-        draft = DraftReport(self.link.worker, held, load)
+        draft = DraftReport(held, load)
         self.core.report(draft)
         files = self.files.report() if self.link.worker.welcome.peers else None
         delivering, taken = inventory.delivering, self.checkpoints.report(self.link.worker.sent + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,10 +49,10 @@ def case_of(policy: str, order: Order, workload: Workload, park: Park, **more: o
     return Case(0, policy, order, workload, park, max_replicas=threshold, **more)  # type: ignore[arg-type]
 
 
-def unequal(park: Park, there: float = 1.0, jobs: int = 50) -> Workload:
+def unequal(park: Park, there: float = 1.0) -> Workload:
     """Return jobs over two decades of size, as a Poisson process at load 0.8 of the machines that are there."""
     interval = Workload().interval_for(LOAD, park.capacity * there)
-    return Workload(jobs, sizes=Sizes.LOG_UNIFORM, arrivals=Arrivals.POISSON, interval=interval)
+    return Workload(50, sizes=Sizes.LOG_UNIFORM, arrivals=Arrivals.POISSON, interval=interval)
 
 
 def literature() -> Section:
@@ -287,10 +286,3 @@ def grids() -> Section:
         cases,
         base="first-come, none",
     )
-
-
-def cases_of(chosen: list[Section], seeds: range) -> Iterator[tuple[Section, Place, StudyCase]]:
-    """Yield every case of the study, section by section."""
-    for section in chosen:
-        for place, case in section.items(seeds):
-            yield section, place, case

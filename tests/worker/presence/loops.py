@@ -9,9 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from loopline_worker.presence.waiting.bell import Bell
 from loopline_worker.presence.waiting.in_asyncio import run
-from loopline_worker.presence.waiting.poll_loop import PollLoop
+from loopline_worker.presence.waiting.poll_loop import Bell, PollLoop
 from loopline_worker.presence.waiting.routine import Routine
 from loopline_worker.task_group import TaskGroup
 

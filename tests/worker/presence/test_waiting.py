@@ -13,10 +13,9 @@ from typing import NoReturn
 
 import pytest
 
-from loopline_worker.presence.waiting.bell import Bell
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.presence.waiting.local_connection import LocalConnection
-from loopline_worker.presence.waiting.poll_loop import PollLoop
+from loopline_worker.presence.waiting.poll_loop import Bell, PollLoop
 from loopline_worker.presence.waiting.routine import Routine, Wait, pause
 from tests.worker.bench import until
 from tests.worker.presence.loops import in_both_loops, running

@@ -6,13 +6,13 @@ The agent, its runner and its attempts import no wing. The tuple in parts.py has
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from loopline_worker.core.machine_wing import DraftReport, MachineWing
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId, Held, Resource, Result
-    from loopline_shared.protocol.worker_link import Assign, Run
+    from loopline_shared.protocol.worker_link import Assign, Run, Welcome
     from loopline_worker.attempts.capture import Capture
     from loopline_worker.attempts.judge import Verdict
     from loopline_worker.core.events import Event
@@ -113,15 +113,26 @@ class AttemptPart:
 
 
 class AgentWing:
-    """Optional feature of the agent. Every hook does nothing by default."""
+    """Optional feature of the agent. Every hook does nothing by default.
+
+    A wing is asleep until its first use. Then only ``attach``, ``connected``, ``prepare``, ``obey``, ``make_room``,
+    ``notice`` and ``close`` are called, so that an ordinary task enters none of its files.
+    """
 
     machine_wing: type[MachineWing] | None = None
     """The feature's part in the machine."""
+    concerns: ClassVar[tuple[str, ...]] = ()
+    """Fields of a Run: ``prepare`` is called for attempts with one of them."""
+    is_awake = False
+    """Set by the wing."""
     agent: AgentView
 
     def attach(self, agent: AgentView) -> None:
         """Set the agent. Called before any other hook."""
         self.agent = agent
+
+    def connected(self, welcome: Welcome) -> None:
+        """Begin another session with the master: numbers of Reports start at 1 again."""
 
     def prepare(self, run: Run, job: Job) -> AttemptPart | None:
         """Alter the job of a new attempt, and return the wing's part in it; None: it has none.

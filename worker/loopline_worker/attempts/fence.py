@@ -8,11 +8,9 @@ keeps the time, because the agent may hang. For a call, the interpreter's superv
 from __future__ import annotations
 
 import sys
-from collections import deque
 from typing import TYPE_CHECKING
 
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
-from loopline_worker.host.boot_clock import boot_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,38 +20,32 @@ if TYPE_CHECKING:
     from loopline_worker.launch.interface import Job, Tree
 
 CAN_FENCE = sys.platform == "linux"
-_MOST_UNANSWERED = 100
 
 
 class Fence(AgentWing):
     """Tells the supervisors of fenced attempts when their terms end."""
 
-    def __init__(self) -> None:
-        self._sent_at = deque[tuple[int, float]](maxlen=_MOST_UNANSWERED)  # Reports by number, not yet answered
-        self._answered_at = boot_s()
+    concerns = ("term_s",)
+
+    def __init__(self, answered_at: Callable[[], float]) -> None:
+        """``answered_at`` returns when the last answered Report was sent, by ``boot_s``."""
+        self._answered_at = answered_at
         self._fenced: dict[AttemptId, FencedAttempt] = {}
 
     def prepare(self, run: Run, job: Job) -> FencedAttempt | None:
         """Return the part of an attempt with a term."""
         if run.term_s is None or not CAN_FENCE:
             return None
+        self.is_awake = True
         part = FencedAttempt(job, run.term_s, lambda: self._fenced.pop(run.attempt, None))
-        part.extend(self._answered_at)
+        part.extend(self._answered_at())
         self._fenced[run.attempt] = part
         return part
 
-    def reported(self, seq: int) -> None:
-        """Note when the Report was sent; the first of a session ends the numbers of the one before."""
-        if self._sent_at and self._sent_at[-1][0] >= seq:
-            self._sent_at.clear()
-        self._sent_at.append((seq, boot_s()))
-
     def assign(self, assign: Assign) -> None:
         """Extend the terms from the sending of the Report that this answers."""
-        while self._sent_at and self._sent_at[0][0] <= assign.seen:
-            _, self._answered_at = self._sent_at.popleft()
         for part in self._fenced.values():
-            part.extend(self._answered_at)
+            part.extend(self._answered_at())
 
 
 class FencedAttempt(AttemptPart):

@@ -101,7 +101,8 @@ class Runner:
         task_files = (
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and run.has_files else None
         )
-        parts = [part for wing in self._wings if (part := wing.prepare(run, job))]
+        wings = (wing for wing in self._wings if any(getattr(run, field) for field in wing.concerns))
+        parts = [part for wing in wings if (part := wing.prepare(run, job))]
         return Attempt(run, job, self._spool, self._output_limit_bytes, task_files=task_files, parts=parts)
 
     def cancel(

@@ -34,14 +34,14 @@ class GangGates(AgentWing):
     """Keeps the gate of each member."""
 
     machine_wing = GangMembers
+    concerns = ("gang",)
 
     def __init__(self) -> None:
         self._gates: dict[AttemptId, StartGate] = {}
 
-    def prepare(self, run: Run, job: Job) -> StartGate | None:
+    def prepare(self, run: Run, job: Job) -> StartGate:
         """Return the gate of a gang's member."""
-        if run.gang is None:
-            return None
+        assert run.gang
         job.makes_folder = False
         job.hosts = run.gang.hosts
         job.environment.update(_variables(run.gang))

@@ -30,7 +30,7 @@ from loopline_worker.checkpoints.variables import FOLDER, TIMES
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
-    from loopline_shared.protocol.worker_link import Assign, Run
+    from loopline_shared.protocol.worker_link import Assign, Run, Welcome
     from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
     from loopline_worker.checkpoints.tools import CheckpointTools
     from loopline_worker.core.machine_wing import DraftReport
@@ -50,6 +50,8 @@ class _News:
 class Checkpoints(AgentWing):
     """Makes the parts of attempts, and reports the newest checkpoint of each until the master acknowledges it."""
 
+    concerns = ("checkpoint",)
+
     def __init__(self, store: LocalStore, make_tools: Callable[[], CheckpointTools]) -> None:
         """``make_tools`` is called for the first attempt with checkpoints."""
         self._store = store
@@ -58,12 +60,16 @@ class Checkpoints(AgentWing):
         self._in_hand: set[AttemptId] = set()
         self._news: dict[tuple[AttemptId, type], _News] = {}
         self._drafted: list[_News] = []
-        self._last_seq = 0
 
     def attach(self, agent: AgentView) -> None:
         """Set the agent, and remove old checkpoints."""
         super().attach(agent)
         self._store.sweep()
+
+    def connected(self, welcome: Welcome) -> None:
+        """Report all news again."""
+        for one in self._news.values():
+            one.seq = 0
 
     def prepare(self, run: Run, job: Job) -> AttemptCheckpoints | None:
         """Return the part of a command whose order asks for checkpoints."""
@@ -89,11 +95,7 @@ class Checkpoints(AgentWing):
             )
 
     def reported(self, seq: int) -> None:
-        """Note the number of the Report. A number that is no higher begins a new session."""
-        if seq <= self._last_seq:
-            for one in self._news.values():
-                one.seq = 0
-        self._last_seq = seq
+        """Note the number of the Report with these news."""
         for one in self._drafted:
             one.seq = one.seq or seq
         self._drafted = []
@@ -116,7 +118,7 @@ class Checkpoints(AgentWing):
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGURG)
 
     def _open(self) -> CheckpointTools:
-        self._tools = self._make_tools()
+        self._tools, self.is_awake = self._make_tools(), True
         with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # readers check by themselves
             asyncio.get_running_loop().add_signal_handler(signal.SIGURG, self._tools.check_leases)
         return self._tools

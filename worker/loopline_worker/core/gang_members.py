@@ -40,6 +40,9 @@ class StartMember(WingInstruction):
 class GangMembers(MachineWing):
     """Obeys the master's words. Its state: when the last came, and which members are ready."""
 
+    starts = ("gang",)
+    reads = ("words",)
+
     def __init__(self, machine: MachineView) -> None:
         super().__init__(machine)
         self._word_at = 0.0  # when the master last sent an Assign, by the clock of ``now``
@@ -49,14 +52,9 @@ class GangMembers(MachineWing):
         """Return the handler of PreparedMember."""
         return {PreparedMember: self._prepared}
 
-    def starts(self, run: Run) -> bool:
-        """True for a member of a gang."""
-        return run.gang is not None
-
     def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
         """Obey an Assign's words."""
-        if assign.words or self.machine.attempts.by_wings:
-            self._word_at = now
+        self._word_at = now
         for word in assign.words:
             self.machine.owes_report = True
             attempt = self.machine.attempts.get(word.attempt)
@@ -78,8 +76,6 @@ class GangMembers(MachineWing):
 
     def report(self, draft: DraftReport) -> None:
         """Add the members that have not begun."""
-        if not self.machine.attempts.by_wings:
-            return
         draft.members = [
             Member(
                 attempt.id, is_ready=attempt.state is State.PREPARED, port=self._ready.get(attempt.id, (0, 0.0))[0]
@@ -89,7 +85,7 @@ class GangMembers(MachineWing):
         ]
 
     def _members(self) -> list[AttemptRecord]:
-        return [one for one in self.machine.attempts.by_wings.values() if one.run and self.starts(one.run)]
+        return [one for one in self.machine.attempts.by_wings.values() if one.run and one.run.gang]
 
     def _prepared(self, event: PreparedMember, now: float, steps: Instructions) -> None:
         """Note that a member is ready to start, unless it was cancelled since then."""

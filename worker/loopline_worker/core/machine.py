@@ -153,8 +153,9 @@ class Machine:
 
     def report(self, draft: DraftReport) -> None:
         """Have the wings add their parts to the next Report."""
-        for wing in self._wings:
-            wing.report(draft)
+        if self.attempts.by_wings:
+            for wing in self._wings:
+                wing.report(draft)
 
     @property
     def has_results(self) -> bool:
@@ -245,13 +246,14 @@ class Machine:
                 if run.attempt not in unwanted:
                     self._queue(run)
         for wing in self._wings:
-            wing.assign(assign, now, self._steps)
+            if self.attempts.by_wings or any(getattr(assign, field) for field in wing.reads):
+                wing.assign(assign, now, self._steps)
         if assign.seen > 0:
             self.attempts.doubted.clear()
 
     def _queue(self, run: Run) -> None:
         if run.attempt not in self.attempts:
-            by_wing = any(wing.starts(run) for wing in self._wings)
+            by_wing = any(getattr(run, field) for wing in self._wings for field in wing.starts)
             self.attempts.add(AttemptRecord(run.attempt, State.WAITING, run, by_wing=by_wing))
             self.owes_report = True
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from loopline_worker.core.events import WingEvent
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from loopline_shared.model import Held, Load
     from loopline_shared.protocol.checkpoints import CheckpointReport
     from loopline_shared.protocol.gang_messages import Member
-    from loopline_shared.protocol.link_session import WorkerSession
     from loopline_shared.protocol.transfers import PeerReport
-    from loopline_shared.protocol.worker_link import Assign, Run
+    from loopline_shared.protocol.worker_link import Assign
     from loopline_worker.core.attempts import Attempts
     from loopline_worker.core.instructions import Instructions
 
@@ -41,7 +40,6 @@ class MachineView(Protocol):
 class DraftReport:
     """The next Report; each wing adds its part."""
 
-    session: WorkerSession
     held: Sequence[Held]
     load: Load
     members: Sequence[Member] = ()
@@ -52,6 +50,11 @@ class DraftReport:
 class MachineWing:
     """Optional feature of the machine. Every hook does nothing by default."""
 
+    starts: ClassVar[tuple[str, ...]] = ()
+    """Fields of a Run: the wing starts attempts with one of them. Such an attempt is PREPARING once it has slots."""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Fields of an Assign: ``assign`` is called if one of them is there."""
+
     def __init__(self, machine: MachineView) -> None:
         self.machine = machine
 
@@ -59,15 +62,14 @@ class MachineWing:
         """Return the handlers of the wing's own events: ``(event, now, steps)``."""
         return {}
 
-    def starts(self, run: Run) -> bool:
-        """True if the wing starts this attempt: once it has slots it is PREPARING, then PREPARED."""
-        return False
-
     def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
-        """Apply the wing's part of an Assign, after its cancels and runs."""
+        """Apply the wing's part of an Assign, after its cancels and runs. See ``reads``.
+
+        Also called while any attempt of a wing has not begun, as are the hooks below.
+        """
 
     def finish_step(self, allowed: int, pause_reason: str, now: float, steps: Instructions) -> None:
-        """Finish a step while any attempt of a wing has not begun. ``allowed``: slots that tasks may use.
+        """Finish a step. ``allowed``: slots that tasks may use.
 
         ``pause_reason``: why nothing may start; empty if attempts may.
         """

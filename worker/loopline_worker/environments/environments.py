@@ -57,6 +57,8 @@ class _Failure:
 class Environments(AgentWing):
     """The wing that provides environments: the stored ones at once, others once they are built."""
 
+    concerns = ("software", "function")
+
     def __init__(
         self,
         abilities: Abilities,
@@ -96,8 +98,6 @@ class Environments(AgentWing):
 
     def prepare(self, run: Run, job: Job) -> Provision | None:
         """Return the provision of a run's software; None if it needs none."""
-        if run.software is None and run.function is None:
-            return None
         try:
             recipe, obstacle = self._recipes.recipe_of(run), ""
         except LooplineError as error:
@@ -160,6 +160,7 @@ class Environments(AgentWing):
         await waiting
 
     def _start(self, recipe: Recipe) -> Build:
+        self.is_awake = True
         folder = self._store.folder / recipe.key
         maker: ImageTool | PackageMaker
         if recipe.image:

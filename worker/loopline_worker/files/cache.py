@@ -8,6 +8,7 @@ to the file (hard_links.py) shows.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import threading
@@ -19,7 +20,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from loopline_worker.files.downloads import Downloads
-from loopline_worker.files.hashing import hash_of
 
 log = logging.getLogger(__name__)
 
@@ -197,3 +197,9 @@ def _clear(folder: Path, before: float) -> None:
     for part in folder.iterdir():
         if part.suffix or part.stat().st_mtime < before:
             part.unlink(missing_ok=True)
+
+
+def hash_of(file: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -50,6 +50,8 @@ class Gpus(AgentWing):
     """The GPUs that this worker offers."""
 
     machine_wing = GpuTasks
+    concerns = ("attempt",)  # all: none may see the GPUs of others
+    is_awake = True
 
     def __init__(
         self,

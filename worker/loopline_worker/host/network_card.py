@@ -16,7 +16,7 @@ _ROUTES = Path("/proc/net/route")
 _BYTES_S_PER_MBIT = 1e6 / 8
 
 
-def host_link(address: str, master: str = "", routes: Path = _ROUTES) -> HostLink | None:
+def host_link(address: str, master: str, routes: Path = _ROUTES) -> HostLink | None:
     """Return the link of the card that has this address; None if no card has it, or it leads nowhere.
 
     ``master`` is the master's address if that is known as a number. Speeds that the system does not tell are None.

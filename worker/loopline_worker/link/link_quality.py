@@ -1,4 +1,4 @@
-"""Quality of the network between worker and master, as the link's own traffic shows it."""
+"""Quality of the network as the answers to Reports show it, and when the last answered Report was sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _WORTH_BYTES = 2**16
 class LinkQuality:
     """Delay and throughput between worker and master. ``now`` is in seconds and never decreases."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float = 0.0) -> None:
+        self.answered_at = now
+        """When the last answered Report was sent; at first, when this was made."""
         self.throughput_bytes_s: float | None = None
         self._sent_at: dict[int, float] = {}  # by number of the Report: those not answered
         self._round_trips_s: deque[float] = deque(maxlen=_TRIPS)
@@ -44,7 +46,7 @@ class LinkQuality:
         """Measure the delay: the master took in Reports up to ``seq``, and held this one for ``held_s``."""
         sent_at = self._sent_at.get(seq)
         for earlier in [number for number in self._sent_at if number <= seq]:
-            del self._sent_at[earlier]
+            self.answered_at = self._sent_at.pop(earlier)
         if sent_at is not None and held_s is not None:
             self._round_trips_s.append(max(0.0, now - sent_at - held_s))
 

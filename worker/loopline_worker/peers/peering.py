@@ -22,7 +22,6 @@ from typing import IO, TYPE_CHECKING, Protocol
 from loopline_shared import grants
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Result
-from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import (
     PROBE_FILE,
     FileSource,
@@ -32,7 +31,7 @@ from loopline_shared.protocol.transfers import (
     PeerFault,
     PeerTerms,
 )
-from loopline_shared.protocol.worker_link import Assign
+from loopline_shared.protocol.worker_link import Assign, Welcome
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.host.boot_clock import steady
@@ -88,8 +87,6 @@ class Peering(AgentWing):
         is_paused: Callable[[], bool] = lambda: False,
         on_sent: Callable[[int], None] = lambda count_bytes: None,
     ) -> None:
-        self.session: WorkerSession | None = None
-        """The session of the last ``report``."""
         self._name = name
         self._settings = settings
         self._http = http
@@ -116,10 +113,27 @@ class Peering(AgentWing):
 
     # What the agent's frames say.
 
+    def connected(self, welcome: Welcome) -> None:
+        """Begin a session: report everything again, and open the port the first time."""
+        self._book.begin()
+        self._terms = welcome.peers if self._settings.peer_files else None
+        self.is_awake = self._terms is not None
+        if self._terms is None:
+            self._close_port()
+            return
+        self._clock_s = self._terms.now - steady()
+        if self._terms.encrypted != (self._tls is not None):
+            self._close_port()
+        if self._server is None:
+            from loopline_worker.peers.peer_server import PeerServer
+            from loopline_worker.peers.peer_tls import PeerTls
+
+            self._tls = PeerTls(self._http.trust.identity) if self._terms.encrypted else None
+            self._server = PeerServer(self, self._sends, self._tls)
+            self._task_group.start(self._listen(self._server))
+
     def report(self, draft: DraftReport) -> None:
         """Add the files of this worker to the next Report, unless files come from the master alone."""
-        if draft.session is not self.session:
-            self._begin(draft.session)
         if self._terms is not None and self._store is not None:
             port, sent_bytes = (self._server.port, self._server.sent_bytes) if self._server else (None, 0)
             least_bytes = self._terms.least_bytes
@@ -288,7 +302,7 @@ class Peering(AgentWing):
 
     def _is_right(self, sha256: str, cached: GrowingFile, path: Path) -> bool:
         """Check a file by the master's list of its pieces, or as a whole if there is none to be had now."""
-        from loopline_worker.files.hashing import hash_of
+        from loopline_worker.files.cache import hash_of
         from loopline_worker.files.receiving import GoneError, NetworkError
         from loopline_worker.peers.master_files import MasterFiles
 
@@ -326,25 +340,6 @@ class Peering(AgentWing):
         self._on_sent(count_bytes)
 
     # Helpers.
-
-    def _begin(self, session: WorkerSession) -> None:
-        """Begin a session: report everything again, and open the port the first time."""
-        self.session = session
-        self._book.begin()
-        self._terms = session.welcome.peers if session.welcome and self._settings.peer_files else None
-        if self._terms is None:
-            self._close_port()
-            return
-        self._clock_s = self._terms.now - steady()
-        if self._terms.encrypted != (self._tls is not None):
-            self._close_port()
-        if self._server is None:
-            from loopline_worker.peers.peer_server import PeerServer
-            from loopline_worker.peers.peer_tls import PeerTls
-
-            self._tls = PeerTls(self._http.trust.identity) if self._terms.encrypted else None
-            self._server = PeerServer(self, self._sends, self._tls)
-            self._task_group.start(self._listen(self._server))
 
     def _close_port(self) -> None:
         """Close the port, because the operator no longer wants it, or wants it encrypted."""

@@ -23,9 +23,8 @@ from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.session_reports import SessionReport
-from loopline_worker.presence.waiting.bell import Bell
 from loopline_worker.presence.waiting.local_connection import LocalConnection
-from loopline_worker.presence.waiting.poll_loop import PollLoop
+from loopline_worker.presence.waiting.poll_loop import Bell, PollLoop
 from loopline_worker.presence.waiting.routine import Routine, pause
 from loopline_worker.presence.wayland import Wayland
 from loopline_worker.presence.x11 import X11

@@ -256,7 +256,7 @@ class Spool:
         self.size_bytes = 0
         folder.mkdir(parents=True, exist_ok=True)
 
-    def is_full(self, beside_bytes: int = 0) -> bool:
+    def is_full(self, beside_bytes: int) -> bool:
         """True if the spool is full, counting these bytes kept elsewhere."""
         return self.size_bytes + beside_bytes > self._limit_bytes
 

@@ -58,7 +58,8 @@ class ResultDelivery:
             folder = self._spool.files_folder(result.attempt)
             result = await self._uploads.deliver(result, files, value_file, folder)
             for wing in self._wings:
-                wing.after_delivery(result, folder)
+                if wing.is_awake:
+                    wing.after_delivery(result, folder)
             result = _timed(result, time.monotonic() - since)
             await self._store(result)
         self._post(Delivered(result))

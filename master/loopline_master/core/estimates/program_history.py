@@ -167,14 +167,6 @@ def is_usual(program: Program, work: float) -> bool:
     return len(program.works) < _ENOUGH or work <= _FAR * program.works[_SURELY]
 
 
-def is_far_slower(program: Program, seen: Observation) -> bool:
-    """True if a worker took far longer than others would have at its stated speed and spare CPU.
-
-    False if others have just seen the program change.
-    """
-    return most_by_others(program, seen) < math.inf
-
-
 def most_by_others(program: Program, seen: Observation) -> float:
     """Return the upper bound of a run's work by other workers' runs, if it seems to be above that.
 

@@ -461,7 +461,7 @@ def _left(job: Job, whose: str = "") -> str:
     return f"{which} {total} tasks{of} {'is' if left == 1 else 'are'} left"
 
 
-def succeeded_words(succeeded: int, total: int, failed: int = 0) -> str:
+def succeeded_words(succeeded: int, total: int, failed: int) -> str:
     """Return the number of tasks that succeeded in words, with the number that failed if any did."""
     if total == 1:
         return f"its only task {'failed' if failed else 'succeeded'}"

@@ -145,14 +145,14 @@ class BySize:
         self._startable = IntervalSet.of(sorted(self._rank[number - 1] for number in numbers))
         self._micro = sum(round(self._sizes[rank] * _MICRO) for rank in self._startable)
 
-    def largest(self, limit: float, but: int | None = None) -> int | None:
+    def largest(self, limit: float, but: int | None) -> int | None:
         """Return the largest task whose size is at most ``limit``, other than ``but``."""
         rank = self._startable.last_up_to(bisect_right(self._sizes, limit) - 1)
         if rank is not None and self._number[rank] == but:
             rank = self._startable.last_up_to(rank - 1)
         return None if rank is None else self._number[rank]
 
-    def smallest(self, but: int | None = None) -> int | None:
+    def smallest(self, but: int | None) -> int | None:
         """Return the smallest task, other than ``but``."""
         rank = self._startable.first_after(-1)
         if rank is not None and self._number[rank] == but:

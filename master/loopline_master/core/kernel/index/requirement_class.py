@@ -142,7 +142,7 @@ def needs(requires: Requirements) -> list[str]:
     return [words for words, _ in _parts(requires)]
 
 
-def unmet(facts: Iterable[Facts], requires: Requirements, limits: Container[str] = ()) -> list[str]:
+def unmet(facts: Iterable[Facts], requires: Requirements, limits: Container[str]) -> list[str]:
     """Return the requirements that no worker meets; empty if only their combination is too much.
 
     ``limits``: the names of the grid's limits.

@@ -96,7 +96,7 @@ def flaw_of(
     measured: float,
     attempts: Sequence[AttemptRow],
     workers: Mapping[str, WorkerRow],
-    known: Sequence[MeasuredWork] = (),
+    known: Sequence[MeasuredWork],
     *,
     has_ended: bool = False,
 ) -> str:

@@ -49,7 +49,8 @@ class IdleExemptions(Wing):
         self.state.wings.arrange()
 
     def due_at(self) -> float | None:
-        return self._next_check_at() if self.state.index.blocked or self._spent_arrivals() else None
+        has_holders = self.state.index.blocked or (self._spent and self._spent_arrivals())
+        return self._next_check_at() if has_holders else None
 
     def _next_check_at(self) -> float:
         """Return the time of the next check. It is irregular, so that no user can fill the free slot just then."""

@@ -15,8 +15,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.gangs import launch, members, phases, replicas, words
 from loopline_master.core.wings.gangs.gang import Gang, GangPhase
 from loopline_master.core.wings.gangs.gang_checks import check_gang
-from loopline_master.core.wings.gangs.gang_index import GangIndex
-from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangIndex, GangMemory
 from loopline_master.core.wings.gangs.phases import gang_of
 from loopline_master.core.wings.gangs.planning.live import Planning
 from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
