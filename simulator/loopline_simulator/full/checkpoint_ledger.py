@@ -39,13 +39,19 @@ class CheckpointLedger:
             assert work >= max(usable, default=0.0), f"{attempt.id} starts from {work}, and {max(usable)} is there"
 
     def check_acknowledged(self, told: Iterable[TakenCheckpoint], store: MemoryStore) -> None:
-        """Check that acknowledged checkpoints of open tasks were committed, unless another attempt is ahead."""
+        """Check that acknowledged checkpoints of open tasks were committed, unless another attempt is ahead.
+
+        One that comes at the same moment as the kept one can contain no more work, whatever its worker says.
+        """
+        now = store.grid.now
         for taken in told:
             attempt = store.attempts[taken.attempt]
             if taken.manifest in self._committed or attempt.is_over or not store.tasks[attempt.task_id].is_open:
                 continue
             kept = self._kept.get(attempt.task_id, ())
-            is_behind = any(one.attempt != attempt.number or one.cpu_s >= taken.cpu_s for one in kept)
+            is_behind = any(
+                one.attempt != attempt.number or one.cpu_s >= taken.cpu_s or one.taken_at >= now for one in kept
+            )
             assert is_behind, f"a checkpoint of {attempt.id} was acknowledged, and not kept"
 
     def commit(self, effects: Effects) -> None:
