@@ -1,6 +1,7 @@
 """Start an MPI program on the members of a gang, with Open MPI and without ssh.
 
-    loopline submit --nodes 4 --time-limit 10m --input gang_mpirun.py --input ring -- python3 gang_mpirun.py ./ring
+    loopline submit --nodes 4 --network --time-limit 10m --input gang_mpirun.py --input ring -- \
+        python3 gang_mpirun.py ./ring
 
 Rank 0 runs `mpirun`. Where that would call ssh to start its daemon on another computer, it calls this program as its
 launch agent: it gives the daemon's command line to the member there, which has been waiting for it at the rendezvous

@@ -15,7 +15,6 @@ from loopline_shared.model import StagedInput
 from loopline_shared.paths import RelativePath
 
 MAX_FILES = 10_000
-"""Upper bound on the longest manifest: the maximum number of files, with the longest paths."""
 
 Manifest = Mapping[str, StagedInput]
 _adapter = TypeAdapter(dict[RelativePath, StagedInput], config=ConfigDict(defer_build=True))

@@ -23,6 +23,10 @@ class ExecutorSettings(ExecutorSettingsBase):
     master: Optional[str] = field(  # noqa: UP045 - Snakemake makes a flag of it
         default=None, metadata={"help": "The Loopline master's address", "env_var": False}
     )
+    network: bool = field(
+        default=False,
+        metadata={"help": "Jobs need the network, which some workers give on request alone", "env_var": False},
+    )
 
 
 class Executor(RemoteExecutor):
@@ -45,6 +49,7 @@ class Executor(RemoteExecutor):
             raise WorkflowError(f"no worker of the grid shares {folder}: {known}\n{hint}")
 
     def run_job(self, job: JobExecutorInterface) -> None:
+        settings = self.workflow.executor_settings
         memory, minutes = job.resources.get("mem_mb"), job.resources.get("runtime")
         try:
             submitted = self.client.submit(
@@ -52,6 +57,7 @@ class Executor(RemoteExecutor):
                 name=job.name[:200],
                 requires={
                     "folder": str(Path.cwd()),  # a sandbox shows it to the task, and the task starts there
+                    "network": bool(settings and settings.network),
                     "slots": job.threads,
                     "memory_bytes": int(memory * 10**6) if memory else 0,
                 },

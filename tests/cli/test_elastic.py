@@ -223,5 +223,7 @@ def test_wrong_usage_is_explained(run: Run) -> None:
     assert "must be 1 or more" in run("elastic", "slurm", "--max", "0").err
     assert "expected NAME or NAME=UNITS" in run("elastic", "slurm", "--gres", "=1").err
     assert "expected NAME=VALUE" in run("elastic", "slurm", "--option", "qos").err
+    for gpus in ("gpu=1", "gpu:1", "computer"):
+        assert "--gres takes NAME=N" in run("elastic", "slurm", "--gres", gpus).err
     assert "--gres is for slurm" in run("elastic", "pbs", "--gres", "fpga=1").err
     assert "slurm needs no command" in run("elastic", "slurm", "--", "ssh").err

@@ -1,6 +1,7 @@
 """``loopline replay`` in real processes: verification of rows, and what-if runs."""
 
 import asyncio
+import csv
 import json
 import os
 import subprocess
@@ -54,6 +55,8 @@ def test_replay_with_another_policy(grid: Path) -> None:
     document = json.loads(done.stdout)
     assert (document["recorded"]["policy"], document["what_if"]["policy"]) == ("round-robin", "first-come")
     assert [job["what_if"]["state"] for job in document["jobs"]] == ["succeeded", "succeeded"]
+    rows = [*csv.DictReader(loopline(grid, "--policy", "first-come", "--csv").stdout.splitlines())]
+    assert [row["what_if.state"] for row in rows] == ["succeeded", "succeeded"]
 
 
 @pytest.mark.campaign
@@ -80,6 +83,11 @@ def test_log_can_be_written_and_read_from_a_file(
     (tmp_path / "log").write_text(written.stdout[:-30])
     assert simulate(["what-if", str(tmp_path / "log")]) == 1
     assert "breaks off in line" in capsys.readouterr().err
+
+
+def test_csv_needs_a_question() -> None:
+    with pytest.raises(LooplineError, match="--csv is about what would have been"):
+        replay("grid.db", csv=True)
 
 
 def test_writing_the_log_excludes_what_if_options() -> None:

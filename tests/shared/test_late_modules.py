@@ -50,3 +50,16 @@ def test_threads_see_a_whole_module(module: ModuleType, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert {future.result() for future in [pool.submit(use) for _ in range(8)]} == {7}
     assert (tmp_path / "runs").read_text() == "."
+
+
+def test_failed_execution_is_tried_again_and_names_its_cause(module: ModuleType, tmp_path: Path) -> None:
+    """An interruption, or a library that is broken, must not look like a missing name at the next use."""
+    source = tmp_path / f"{NAME}.py"
+    works = source.read_text()
+    for broken, error in (("raise OSError('the disk')", OSError), ("import sys; sys.nothing", ImportError)):
+        source.write_text(broken)
+        for _ in range(2):
+            with pytest.raises(error):
+                module.value  # noqa: B018
+    source.write_text(works)
+    assert module.value == 7

@@ -106,11 +106,13 @@ async def test_task_has_the_network_on_request_if_the_worker_allows_it(tmp_path:
     ],
 )
 def test_tasks_of_the_system_service_have_a_network_only_on_request(
-    monkeypatch: pytest.MonkeyPatch, is_service: bool, options: dict[str, Any], network: NetworkAccess
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_service: bool, options: dict[str, Any], network: NetworkAccess
 ) -> None:
     """A stand-in for the service's zygote, which needs root; tests/live/test_systemd.py has a real one."""
     monkeypatch.setattr(requests, "inherited", lambda: object() if is_service else None)
-    assert parts._network(WorkerSettings(**options)) is network
+    found = parts._sandbox(WorkerSettings(data_dir=tmp_path, **options), find_python(None))
+    assert found
+    assert found._network is network
 
 
 @needs_bubblewrap

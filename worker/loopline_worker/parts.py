@@ -53,7 +53,7 @@ from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
-from loopline_worker.settings import GpuChoice, NetworkAccess, SandboxChoice, WorkerSettings
+from loopline_worker.settings import GpuChoice, SandboxChoice, WorkerSettings
 from loopline_worker.state.attempt_log import AttemptLog, Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
@@ -309,30 +309,21 @@ def make_launcher(yields: bool, sandbox: Sandbox | None) -> Launcher:
     return PosixLauncher(yields, sandbox, requests.inherited())
 
 
-def _network(settings: WorkerSettings) -> NetworkAccess:
-    """Return which tasks have the network, by the settings and the kind of service."""
-    if settings.sandbox_network is not NetworkAccess.AUTO:
-        return settings.sandbox_network
-    from loopline_worker.launch.sandbox import obstacle
-    from loopline_worker.supervisor import requests
-
-    is_service = settings.sandbox is not SandboxChoice.LANDLOCK and requests.inherited()
-    return NetworkAccess.REQUESTED if is_service and not obstacle() else NetworkAccess.ALL
-
-
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     """Return what confines tasks; None if nothing is asked for. Raises LooplineError if it cannot be had here."""
     if settings.sandbox is SandboxChoice.OFF:
         return None
     from loopline_worker.launch.sandbox import open_sandbox
+    from loopline_worker.supervisor import requests
 
     shows = [*settings.sandbox_shows, *python.folders]
     return open_sandbox(
         settings.sandbox,
-        _network(settings),
+        settings.sandbox_network,
         shows,
         settings.secrets(),
         settings.shared_folders,
         settings.data_dir / "etc",
         settings.sandbox_opens,
+        is_service=requests.inherited() is not None,
     )

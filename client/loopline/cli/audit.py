@@ -66,6 +66,7 @@ def replay(
     seeds: int | None = None,
     events: bool = False,
     json: bool = False,
+    csv: bool = False,
 ) -> int:
     """Replay a master's event log: compare it with the stored rows, or ask what would have been.
 
@@ -91,11 +92,17 @@ def replay(
         Write the log itself instead, one line of JSON for each step.
     json
         Answer with JSON on stdout, and nothing else.
+    csv
+        Answer with CSV on stdout, a line for each job with both courses.
     """
     job = _job(what_if_submit) if what_if_submit else None
     options = _options({"--policy": policy, "--order": order, "--seeds": seeds})
     if not options and job is None:
-        return become(program("loopline_master.store.replay", "master", *_flags(events, json), "--", database))
+        if csv:
+            raise usage("--csv is about what would have been", "add --policy, --order or --what-if-submit")
+        return become(
+            program("loopline_master.store.replay", "master", *_flags(events=events, json=json), "--", database)
+        )
     if events:
         raise usage("--events writes the log as it is: it takes no other option")
     reader = program("loopline_master.store.replay", "master", "--events", "--", database)
@@ -104,15 +111,15 @@ def replay(
             file = Path(folder) / "job.json"
             file.write_text(job, "utf-8")
             options += ["--what-if-submit", str(file), "--at", str(time.time() if at is None else at)]
-        return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *_flags(json=json)))
+        return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *_flags(json=json, csv=csv)))
 
 
 def _options(values: dict[str, str | int | None]) -> list[str]:
     return [word for name, value in values.items() if value is not None for word in (name, str(value))]
 
 
-def _flags(events: bool = False, json: bool = False) -> list[str]:
-    return ["--events"] * events + ["--json"] * json
+def _flags(**given: bool) -> list[str]:
+    return [f"--{name}" for name, value in given.items() if value]
 
 
 def _job(path: Path) -> str:

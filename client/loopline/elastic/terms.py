@@ -15,7 +15,7 @@ from loopline.cli import values
 from loopline.cli.common import read_by
 from loopline.elastic.engine import Wish
 from loopline.elastic.plan import Limits
-from loopline_shared.protocol.gpus import GPU
+from loopline_shared.protocol.gpus import COMPUTER, GPU
 
 DURATION = read_by(values.duration, "DURATION")
 _KEPT_IN = 'trap : TERM; "$@"; code=$?; rm -rf "$0"; exit $code'
@@ -71,7 +71,10 @@ class AllocationTerms:
     @property
     def resources(self) -> dict[str, int]:
         """Units of other resources than GPUs. Raises ValueError if one is malformed."""
-        return dict(values.need(one) for one in self.gres)
+        found = dict(values.need(one) for one in self.gres)
+        if GPU in found or COMPUTER in found or any(":" in name for name in found):
+            raise ValueError("--gres takes NAME=N of other resources than GPUs, which are --gpus")
+        return found
 
     def limits(self, labels: tuple[str, ...]) -> Limits:
         """Return the limits of the plan, for workers with these labels."""

@@ -31,8 +31,14 @@ class _LateModule(ModuleType):
             raise AttributeError(name)
         with _EXECUTING:  # other threads wait; this one may come back through a circular import
             if loader := vars(self).pop("_late_loader", None):
-                with without_authorities():
-                    loader.exec_module(self)
+                try:
+                    with without_authorities():
+                        loader.exec_module(self)
+                except BaseException as error:
+                    vars(self)["_late_loader"] = loader  # the next use tries again, and meets the same error
+                    if isinstance(error, AttributeError):  # it would look like a name that this module lacks
+                        raise ImportError(f"{self.__name__} cannot be imported: {error}") from error
+                    raise
         return super().__getattribute__(name)
 
 

@@ -41,7 +41,7 @@ class CheckpointLedger:
     def check_acknowledged(self, told: Iterable[TakenCheckpoint], store: MemoryStore) -> None:
         """Check that acknowledged checkpoints of open tasks were committed, unless another attempt is ahead.
 
-        One that comes at the same moment as the kept one can contain no more work, whatever its worker says.
+        If no time has passed since the kept one, the work in a later one is the same, by the bound on claims.
         """
         now = store.grid.now
         for taken in told:

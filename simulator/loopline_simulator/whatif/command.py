@@ -7,6 +7,7 @@ import json as json_format
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from cyclopts.validators import Number
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order
+from loopline_simulator.experiments.answers import write_csv
 from loopline_simulator.whatif import compare, outlook
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts
@@ -35,6 +37,7 @@ def what_if(
     at: float | None = None,
     seeds: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 20,
     json: bool = False,
+    csv: bool = False,
 ) -> int:
     """Replay a master's event log under another policy or order, or with one more job.
 
@@ -58,7 +61,11 @@ def what_if(
         Runs for `--what-if-submit`, where something must be drawn at random.
     json
         Answer with JSON only, on stdout.
+    csv
+        Answer with a line of CSV for each job only; with `--what-if-submit`, for each job that it would delay.
     """
+    if json and csv:
+        raise LooplineError("usage", "an answer is either --json or --csv", "leave one of them out")
     policy, order = _known("policy", policy, REGISTRY), _known("order", order, Order)
     new = None if what_if_submit is None else read_job(what_if_submit)
     recording = _read(log)  # after all checks of the options
@@ -67,13 +74,19 @@ def what_if(
         _go_on_until(recording, at)
         runs = forecasts(recording, Durations(recording), new, settings, seeds)
         found = outlook.outlook(recording, new, settings, runs)
-        print(json_format.dumps(found.to_json(), indent=2) if json else outlook.text(found))
+        if csv:
+            write_csv([asdict(delay) for delay in found.delays], sys.stdout)
+        else:
+            print(json_format.dumps(found.to_json(), indent=2) if json else outlook.text(found))
         return 0
     tally = Tally()
     world = WhatIfWorld(recording, tally, policy=policy, order=order)
     world.run()
     comparison = compare.compare(recording, tally, settings, world.jobs_as)
-    print(json_format.dumps(comparison.to_json(), indent=2) if json else compare.text(comparison))
+    if csv:
+        write_csv([asdict(row) for row in comparison.jobs], sys.stdout)
+    else:
+        print(json_format.dumps(comparison.to_json(), indent=2) if json else compare.text(comparison))
     return 0
 
 

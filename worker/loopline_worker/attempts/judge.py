@@ -19,6 +19,7 @@ Verdict = tuple[Outcome, str]
 _BY_OTHERS = ", by another program or by the system for lack of memory"
 _OFFLINE = (
     "name resolution", "Name or service not known", "Could not resolve", "resolve host", "Network is unreachable",
+    "Cannot assign requested address",
 )  # fmt: skip
 """Words of programs that find no network."""
 _OF_SHELL = 128

@@ -57,6 +57,9 @@ class Walls(NamedTuple):
 _ENCLOSED = Walls(cell=1, walls=[""])
 """The cell of tasks under Landlock: no program but Python makes it."""
 
+_NO_DEMAND = NetworkAccess.AUTO, NetworkAccess.ALL
+"""Settings that Landlock can meet, which keeps no network from tasks."""
+
 
 class Sandbox:
     """The sandbox around each task of this worker."""
@@ -130,21 +133,24 @@ def open_sandbox(
     shares: Sequence[str] = (),
     etc: Path | None = None,
     opens: Sequence[str] = (),
+    *,
+    is_service: bool = False,
 ) -> Sandbox | None:
     """Return the sandbox of this worker; None for OFF, and for AUTO where there can be none.
 
-    ``etc``: a folder for a copy of the visible part of /etc, which makes starts quicker. ``opens``: addresses that
+    ``is_service``: of the system, so that AUTO gives a network on request alone where there is bubblewrap. ``etc``: a
+    folder for a copy of the visible part of /etc, which makes starts quicker. ``opens``: addresses that
     tasks may connect to, although they are this computer's or link-local.
 
     Raises LooplineError if this computer cannot have the kind, or Landlock cannot keep the network from tasks.
     """
     if choice is SandboxChoice.OFF:
         return None
-    found, reasons = _find(visible(shows, hides, shares), choice, network, etc)
+    found, reasons = _find(visible(shows, hides, shares), choice, network, etc, is_service=is_service)
     if found:
         found.opens = opens
         return found
-    if choice is not SandboxChoice.AUTO or network is not NetworkAccess.ALL:
+    if choice is not SandboxChoice.AUTO or network not in _NO_DEMAND:
         message = f"this computer can have no sandbox: {reasons}"
         raise LooplineError("sandbox", message, f"{INSTALL}, or leave --sandbox out")
     log.warning("%s: %s; %s", WORDS[NO_SANDBOX], reasons, INSTALL)
@@ -168,7 +174,7 @@ def obstacle() -> str:
 
 
 def _find(
-    sees: Visible, choice: SandboxChoice, network: NetworkAccess, etc: Path | None = None
+    sees: Visible, choice: SandboxChoice, network: NetworkAccess, etc: Path | None = None, *, is_service: bool = False
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox and the reasons, divided by semicolons, why there is no better one."""
     reasons: list[str] = []
@@ -178,10 +184,12 @@ def _find(
             wrapper = None
             reason = "sandbox_network = gangs needs seccomp's notifications, which this computer refuses"
         if wrapper:
+            if network is NetworkAccess.AUTO:
+                network = NetworkAccess.REQUESTED if is_service else NetworkAccess.ALL
             return Sandbox(sees, network, wrapper), ""
         reasons.append(reason)
     if choice is not SandboxChoice.BUBBLEWRAP:
-        if network is not NetworkAccess.ALL:
+        if network not in _NO_DEMAND:
             reasons.append("Landlock keeps no network from tasks: only bubblewrap can do what sandbox_network says")
         elif reason := without_landlock():
             reasons.append(reason)

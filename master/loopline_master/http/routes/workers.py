@@ -139,7 +139,7 @@ def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: 
         said["left_out"] = left_out
     if heard := engine.kept_back.last_heard(view.name):
         said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
-    if view.facts.resources:
+    if view.facts.resources and view.name in scheduler.state.workers:
         counts, names = scheduler.state.own(CountedUnits), (one.name for one in view.facts.resources)
         said["resources_used"] = {name: used for name in names if (used := counts.in_use(view.name, name))}
         said["gpus_used"] = gpus_used(scheduler.state, view.name)

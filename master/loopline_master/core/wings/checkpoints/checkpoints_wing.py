@@ -109,8 +109,8 @@ class Checkpoints(Wing):
         if gone:
             self._jobs -= gone
             self._saved = {task: saved for task, saved in self._saved.items() if task.job in self._jobs}
+            self._history.keep(self.state.workers)
             if not self._jobs:
-                self._history.keep(self.state.workers)
                 self.state.wings.arrange()
 
     def most_waiting(self, job: Job, worker: Worker) -> float:

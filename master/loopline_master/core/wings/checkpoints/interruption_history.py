@@ -21,6 +21,7 @@ from loopline_shared.protocol.checkpoints import USUAL_LOSS_S, USUAL_STOP_S
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
 
+_LONGEST_S = 1e8
 _AS_GOOD_AS = 2.0
 """The grid's experience counts for a worker as much as this many interruptions of its own."""
 
@@ -52,8 +53,8 @@ class InterruptionHistory:
         stop_s = (grid.seen_s(now) + USUAL_STOP_S) / (grid.stops + 1)
         loss_s = (grid.seen_s(now) + USUAL_LOSS_S) / (grid.losses + 1)
         return (
-            (own.seen_s(now) + _AS_GOOD_AS * stop_s) / (own.stops + _AS_GOOD_AS),
-            (own.seen_s(now) + _AS_GOOD_AS * loss_s) / (own.losses + _AS_GOOD_AS),
+            min(_LONGEST_S, (own.seen_s(now) + _AS_GOOD_AS * stop_s) / (own.stops + _AS_GOOD_AS)),
+            min(_LONGEST_S, (own.seen_s(now) + _AS_GOOD_AS * loss_s) / (own.losses + _AS_GOOD_AS)),
         )
 
     def follow(self, attempt: Attempt, worker: Worker, now: float, *, stops_itself: bool) -> None:

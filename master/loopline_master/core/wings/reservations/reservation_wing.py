@@ -18,7 +18,7 @@ might keep others out for ever.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from loopline_master.core.estimates import measure
@@ -211,7 +211,7 @@ class Reservations(Wing):
         requirements = self.state.index.requirements
         if requirements.units.are_set_aside(key) or not self._limits_suffice_later(key):
             return False
-        if any(self._was_reserved(holders[-1][0]) for _, holders in requirements.units.shortages(key)):
+        if any(self._latest_was_reserved(holders) for _, holders in requirements.units.shortages(key)):
             return False
         names = sorted(self._able(job) - self._holders.keys())
         first = job.arrival % len(names) if names else 0
@@ -241,6 +241,11 @@ class Reservations(Wing):
     def _was_reserved(self, number: AttemptId) -> bool:
         """True if an attempt started by a reservation."""
         return self.state.jobs[number.job].by_reservation == number.task
+
+    def _latest_was_reserved(self, holders: Iterable[tuple[AttemptId, int]]) -> bool:
+        """True if the latest of the attempts that hold units of a limit started by a reservation."""
+        attempts = self.state.attempts
+        return self._was_reserved(max((attempts[number].dispatched_at, number) for number, _ in holders)[1])
 
     def _last_was_reserved(self, worker: Worker) -> bool:
         """True if the latest start on the worker was one by reservation."""
@@ -296,8 +301,11 @@ class Reservations(Wing):
     def _left_s(self, worker: Worker, attempt: Attempt) -> float:
         """Return the time until an attempt is expected to end, in seconds: at its limit if nothing else is known.
 
-        Infinity if it has no limit either, or is frozen; 0 if it is being cancelled, can be retracted, or has ended.
+        Infinity if it has no limit either, is frozen, or was lost on a worker that does not end it; 0 if it is being
+        cancelled, can be retracted, or has ended.
         """
+        if attempt.state is AttemptState.LOST and attempt.term_s is None:
+            return inf
         job = self.state.jobs[attempt.job]
         if attempt.is_queued or attempt.state not in LIVE or attempt.state is AttemptState.DELIVERING:
             return 0.0

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from itertools import takewhile
 from math import inf
 
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
@@ -44,7 +43,7 @@ class CountedUnits(Units):
         self.holders: dict[str, dict[AttemptId, int]] = {}  # attempts and their units, by limit
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._aside: dict[str, RequirementClass] = {}  # by limit: the class that has units set aside
-        self._offering: dict[str, dict[str, None]] = {}  # workers that offer each GPU, the first to join first
+        self._offering: dict[str, dict[str, None]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
         self._workers, self._jobs, self._attempts = workers, jobs, attempts
 
@@ -195,11 +194,15 @@ class CountedUnits(Units):
                     return True
         return False
 
-    def learn_gpus(self, worker: str) -> None:
-        """Note the GPUs that a worker offers."""
-        self._free.pop(worker, None)
-        for gpu in self._gpus_of(worker):
-            self._offering.setdefault(gpu.id, {})[worker] = None
+    def learn_gpus(self, worker: str) -> set[str]:
+        """Note the GPUs that a worker offers. Return the other workers that offer one of them."""
+        gpus = [gpu.id for gpu in self._gpus_of(worker)]
+        others = self.offering(gpus) - {worker}
+        for gpu in gpus:
+            self._offering.setdefault(gpu, {})[worker] = None
+        for one in (worker, *others):
+            self._free.pop(one, None)
+        return others
 
     def forget_gpus(self, worker: str) -> set[str]:
         """Forget the GPUs that a worker offers. Return the other workers that offer one of them."""
@@ -216,15 +219,18 @@ class CountedUnits(Units):
         return others
 
     def claimed_elsewhere(self, worker: str) -> dict[str, str]:
-        """Return the ids of the worker's GPUs that a worker on another computer offered first, each with the reason.
+        """Return the ids of the worker's GPUs that an earlier worker on another computer offers, with the reasons.
 
         One of the two does not have it: it may be a copy of a virtual machine.
         """
-        machine, claimed = self._workers[worker].facts.machine, dict[str, str]()
+        own, claimed = self._workers[worker], dict[str, str]()
+        machine = own.facts.machine
         for gpu in self._gpus_of(worker):
-            for other in takewhile(lambda name: name != worker, self._offering.get(gpu.id, ())):
+            for other in self._offering.get(gpu.id, ()):
                 known = self._workers[other]
-                if machine and known.facts.machine not in ("", machine) and known.session is not None:
+                is_earlier = (known.joined_at, other) < (own.joined_at, worker)
+                is_elsewhere = machine and known.facts.machine not in ("", machine)
+                if is_earlier and is_elsewhere and known.session is not None:
                     claimed[gpu.id] = f"worker {other}, on another computer, offers it, too"
         return claimed
 

@@ -55,7 +55,7 @@ class FrozenHolders:
         }
         if not overdue:
             return
-        for (name, whom), wanted in self._wanted(len(overdue)).items():
+        for (name, whom), wanted in sorted(self._wanted(len(overdue)).items()):
             held = self._counts.holders_by(name, whom)
             allowed = dict(self._counts.limits_on(name, whom))[whom]
             missing = wanted + sum(units for number, units in held if not self._is_leaving(number)) - allowed

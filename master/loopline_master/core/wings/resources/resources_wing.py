@@ -81,7 +81,8 @@ class Resources(Wing):
 
     def _learn_gpus(self, event: WorkerJoined, tell: Tell) -> None:
         if event.worker in self.state.workers:
-            self._counts.learn_gpus(event.worker)
+            for other in self._counts.learn_gpus(event.worker):
+                self.state.index.requirements.resources_change(other, (GPU,))
 
     def worker_left(self, name: str) -> None:
         for other in self._counts.forget_gpus(name):
