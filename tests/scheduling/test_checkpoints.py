@@ -11,8 +11,10 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.estimates.eta import Forecast, outlook
 from loopline_master.core.events import CheckpointsRecalled, JobCancelled, WorkerReported
 from loopline_master.core.explain.explain_job import explain_task
+from loopline_master.core.kernel.entities import Attempt, Worker
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
+from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
 from loopline_shared.protocol.checkpoints import (
@@ -283,6 +285,14 @@ def test_order_says_how_often_the_workers_attempts_were_interrupted() -> None:
     assert told("bee")[1] < 2000.0
     grid.join("cat")
     assert told("bee")[1] < told("cat")[1] < USUAL_LOSS_S
+
+
+def test_worker_that_is_never_interrupted_gets_times_within_the_protocols_bounds() -> None:
+    history = InterruptionHistory()
+    for number in range(1, 1001):
+        attempt = Attempt(1, 1, number, f"w{number}", 1, replica=False, dispatched_at=0.0)
+        history.follow(attempt, Worker(attempt.worker, "boot", facts(), 0.0, 0.0), 0.0, stops_itself=False)
+    assert history.means_s("w1", 10.0**9) == (1e8, 1e8)
 
 
 def test_other_system_continues_only_from_portable_checkpoints() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,40 @@ def test_as_many_frozen_holders_leave_as_tasks_can_start() -> None:
     desks.wait()
     assert desks.at_work() == ["bee", "bee"]
     assert len(desks.grid.agents["ant"].frozen & {*running(desks.grid)}) == 1, "one of them stays"
+
+
+@pytest.mark.parametrize("why", ["two users wait for one slot", "max_running", "user_slots"])
+def test_no_more_frozen_holders_leave_than_tasks_can_start(why: str) -> None:
+    desks = Desks(units=2, tasks=2, slots=2)
+    match why:
+        case "two users wait for one slot":
+            submit(desks.grid, 1, "dan", timeout_s=1000.0)  # it takes a slot of bee
+            desks.waiting("ann")
+            desks.waiting("eve")
+        case "max_running":
+            submit(desks.grid, 2, "ann", needs={"lic": 1}, max_running=1)
+        case "user_slots":
+            desks.grid.settings = replace(desks.grid.settings, user_slots=1, shares=True)
+            desks.grid.restart()
+            for name in ("ant", "bee"):
+                desks.grid.join(name)
+            submit(desks.grid, 2, "ann", needs={"lic": 1})
+    desks.wait()
+    left = [one for one in desks.grid.store.attempts.values() if one.state is AttemptState.CANCELLED]
+    assert len(left) == 1
+    assert desks.at_work() == ["bee"] * (2 if why == "two users wait for one slot" else 1)
+
+
+def test_frozen_holder_stays_while_running_attempts_hold_too_many_units() -> None:
+    desks = Desks(units=2, tasks=1)
+    running_one = submit(desks.grid, 1, "dan", needs={"lic": 1}, timeout_s=1000.0)
+    submit(desks.grid, 1, "ann", needs={"lic": 2}, timeout_s=10.0)
+    desks.wait(2 * GRACE_S)
+    first = desks.grid.attempt(desks.job)
+    assert first.state is AttemptState.FROZEN, "one unit would not suffice"
+    desks.grid.end(*running(desks.grid, running_one))
+    desks.wait(1)
+    assert desks.grid.attempt(desks.job).state is AttemptState.CANCELLED
 
 
 def test_only_holders_of_a_users_own_limit_leave_for_that_user() -> None:

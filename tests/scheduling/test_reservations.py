@@ -22,7 +22,7 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
-from loopline_shared.model import AttemptId, Order, Resource, WithheldGpu
+from loopline_shared.model import AttemptId, AttemptState, Order, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu
 from tests.campaign import PATIENT
 from tests.scheduling.driver import Grid, facts
@@ -405,3 +405,25 @@ def test_no_wide_tasks_wait_for_one_another_in_a_circle(steps: list[Any], policy
     life = WideLife(policy)
     life.play(steps)
     life.run_everything()
+
+
+def test_units_of_a_lost_attempt_without_a_fence_are_not_reserved() -> None:
+    """It has no fence: it started before the limit was set."""
+    grid = Grid(lease_s=20.0, policy="first-come")
+    grid.join("ant", facts(4))
+    grid.join("bee", facts(4))
+    submit(grid, 1, "dan", needs={"lic": 3}, timeout_s=1000.0)
+    limit(grid, "lic", 4)
+    submit(grid, 1, "dan", needs={"lic": 3}, timeout_s=1000.0)
+    (first,) = running(grid)
+    name = worker_of(grid, first)
+    other = next(one for one in ("ant", "bee") if one != name)
+    grid.leave(name)
+    for _ in range(3):
+        grid.wait(15.0)
+        grid.report(other)
+    assert grid.store.attempts[first].state is AttemptState.LOST
+    wide = submit(grid, 1, "ann", needs={"lic": 2}, timeout_s=30.0)
+    narrow = submit(grid, 1, "bob", needs={"lic": 1}, timeout_s=30.0)
+    assert not grid.job(wide).reserved
+    assert running(grid, narrow), "one licence is free"

@@ -59,6 +59,14 @@ def run_of(script: str) -> Run:
     return Run(AttemptId(1, 1, 1), ("/bin/sh", "-c", script), {}, {})
 
 
+def told_in_two_steps(first: str, gate: Path) -> str:
+    """Return a script that tells this, and 0.5 once ``gate`` exists; it ends once ``gate2`` does."""
+    steps = ((first, gate), ("0.5", f"{gate}2"))
+    return "; ".join(
+        f"echo {value} > $LOOPLINE_PROGRESS; until [ -e {end} ]; do sleep 0.01; done" for value, end in steps
+    )
+
+
 def told(master: SmallMaster) -> list[float]:
     return [held.progress for report in master.reports for held in report.holding if held.progress is not None]
 
@@ -69,10 +77,7 @@ async def test_reports_bring_the_progress_of_a_running_task(
     master.report_every_s = 0.05
     start()
     gate = tmp_path / "gate"
-    await master.say(
-        run_of(f"echo 0.25 > $LOOPLINE_PROGRESS; until [ -e {gate} ]; do sleep 0.01; done; "
-               f"echo 0.5 > $LOOPLINE_PROGRESS; until [ -e {gate}2 ]; do sleep 0.01; done")
-    )  # fmt: skip
+    await master.say(run_of(told_in_two_steps("0.25", gate)))
     await until(lambda: 0.25 in told(master))
     gate.touch()
     await until(lambda: told(master)[-1] == 0.5)
@@ -99,10 +104,7 @@ async def test_reason_names_no_invalid_progress_before_a_valid_one(
     master.report_every_s = 0.05
     start()
     gate = tmp_path / "gate"
-    await master.say(
-        run_of(f"echo all > $LOOPLINE_PROGRESS; until [ -e {gate} ]; do sleep 0.01; done; "
-               f"echo 0.5 > $LOOPLINE_PROGRESS; until [ -e {gate}2 ]; do sleep 0.01; done")
-    )  # fmt: skip
+    await master.say(run_of(told_in_two_steps("all", gate)))
     await until(lambda: sum(bool(report.holding) for report in master.reports) > 5)
     gate.touch()
     await until(lambda: told(master)[-1:] == [0.5])

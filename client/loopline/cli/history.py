@@ -63,24 +63,19 @@ async def history(
     if swf or fta:
         await _export(swf, fta, since, common)
         return
-    if parallel:
-        async with common.client() as client:
-            measured = await client.parallel(since=since)
-        common.show(measured, lambda: _parallel(measured))
-        return
-    if forecasts:
-        async with common.client() as client:
-            held = await client.forecasts()
-        common.show(held, lambda: _held(held))
-        return
-    if by == "program":
-        async with common.client() as client:
-            items = await some(limit, client.programs(user, name, page_size=page_size(limit)))
-        common.show(items, lambda: tables.cut(knowledge.programs(items), len(items), limit))
-        return
     async with common.client() as client:
-        report = await client.history(by, since=since, limit=limit)
-    common.show(report, lambda: _picture(report, by))
+        if parallel:
+            measured = await client.parallel(since=since)
+            common.show(measured, lambda: _parallel(measured))
+        elif forecasts:
+            held = await client.forecasts()
+            common.show(held, lambda: _held(held))
+        elif by == "program":
+            items = await some(limit, client.programs(user, name, page_size=page_size(limit)))
+            common.show(items, lambda: tables.cut(knowledge.programs(items), len(items), limit))
+        else:
+            report = await client.history(by, since=since, limit=limit)
+            common.show(report, lambda: _picture(report, by))
 
 
 def _check(by: str, asked: Sequence[str], chooses: str | None) -> None:

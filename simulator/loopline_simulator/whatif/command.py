@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import json as json_format
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -25,6 +25,9 @@ from loopline_simulator.whatif.inputs import batches, broken, read_job
 from loopline_simulator.whatif.recording import Recording, rebased, record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def what_if(
@@ -74,19 +77,22 @@ def what_if(
         _go_on_until(recording, at)
         runs = forecasts(recording, Durations(recording), new, settings, seeds)
         found = outlook.outlook(recording, new, settings, runs)
-        if csv:
-            write_csv([asdict(delay) for delay in found.delays], sys.stdout)
-        else:
-            print(json_format.dumps(found.to_json(), indent=2) if json else outlook.text(found))
-        return 0
+        return _answer(outlook.text(found), found.to_json(), found.delays, json=json, csv=csv)
     tally = Tally()
     world = WhatIfWorld(recording, tally, policy=policy, order=order)
     world.run()
     comparison = compare.compare(recording, tally, settings, world.jobs_as)
+    return _answer(compare.text(comparison), comparison.to_json(), comparison.jobs, json=json, csv=csv)
+
+
+def _answer(
+    text: str, document: dict[str, object], rows: Sequence[DataclassInstance], *, json: bool, csv: bool
+) -> int:
+    """Print the answer in the form that was asked for, and return the exit code."""
     if csv:
-        write_csv([asdict(row) for row in comparison.jobs], sys.stdout)
+        write_csv([asdict(row) for row in rows], sys.stdout)
     else:
-        print(json_format.dumps(comparison.to_json(), indent=2) if json else compare.text(comparison))
+        print(json_format.dumps(document, indent=2) if json else text)
     return 0
 
 

@@ -18,7 +18,7 @@ RequirementClass = tuple[
 """What jobs of one user ask of a worker, and the units that each of their attempts holds (requirements.py)."""
 
 Holders = Sequence[tuple[AttemptId, int]]
-"""Attempts that hold units of a limit, and these units; the latest start is last."""
+"""Attempts that hold units of a limit, and these units."""
 
 
 class Units:

@@ -43,7 +43,7 @@ class CountedUnits(Units):
         self.holders: dict[str, dict[AttemptId, int]] = {}  # attempts and their units, by limit
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._aside: dict[str, RequirementClass] = {}  # by limit: the class that has units set aside
-        self._offering: dict[str, dict[str, None]] = {}  # workers that offer each GPU
+        self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
         self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
         self._workers, self._jobs, self._attempts = workers, jobs, attempts
 
@@ -199,7 +199,7 @@ class CountedUnits(Units):
         gpus = [gpu.id for gpu in self._gpus_of(worker)]
         others = self.offering(gpus) - {worker}
         for gpu in gpus:
-            self._offering.setdefault(gpu, {})[worker] = None
+            self._offering.setdefault(gpu, set()).add(worker)
         for one in (worker, *others):
             self._free.pop(one, None)
         return others
@@ -209,9 +209,9 @@ class CountedUnits(Units):
         self._free.pop(worker, None)
         others = set[str]()
         for gpu in self._gpus_of(worker):
-            workers = self._offering.get(gpu.id, {})
-            workers.pop(worker, None)
-            others |= workers.keys()
+            workers = self._offering.get(gpu.id, set())
+            workers.discard(worker)
+            others |= workers
             if not workers:
                 self._offering.pop(gpu.id, None)
         for other in others:
@@ -226,7 +226,7 @@ class CountedUnits(Units):
         own, claimed = self._workers[worker], dict[str, str]()
         machine = own.facts.machine
         for gpu in self._gpus_of(worker):
-            for other in self._offering.get(gpu.id, ()):
+            for other in sorted(self._offering.get(gpu.id, ())):
                 known = self._workers[other]
                 is_earlier = (known.joined_at, other) < (own.joined_at, worker)
                 is_elsewhere = machine and known.facts.machine not in ("", machine)
@@ -380,7 +380,7 @@ class CountedUnits(Units):
         self.gpus.clear()
         self.sharing.clear()
         self._free.clear()
-        for job, attempt in sorted(attempts, key=lambda one: one[1].dispatched_at):
+        for job, attempt in attempts:
             self.count(job, attempt, 1)
 
 
