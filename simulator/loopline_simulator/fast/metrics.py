@@ -91,6 +91,7 @@ class Measures:
     overtaken: int  # pairs that completed out of order by their work, also where no promise covers them
     lost_time: float
     lost_work: float
+    spent: float  # work of all attempts, over the declared work of the jobs
     slowest_machines: float  # of any job: mean speed of the machines that computed its results, over that of all
     replicas: int
     makespan: float
@@ -145,6 +146,7 @@ class Recorder:
             overtaken=count([replace(_course(job), size=job.work) for job in jobs]).passed,
             lost_time=_share(self._lost.time, self._spent.time),
             lost_work=_share(self._lost.work, self._spent.work),
+            spent=_share(self._spent.work, sum(job.work for job in jobs)),
             slowest_machines=self._slowest_machines(ended, capacity / len(self._speeds)),
             replicas=self._replicas,
             makespan=max(job.finished or 0.0 for job in ended),

@@ -13,6 +13,7 @@ from loopline_simulator.fast.churn import Churn
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.metrics import Measures, Recorder
 from loopline_simulator.fast.saving_world import Saving, SavingWorld
+from loopline_simulator.fast.straggling import Straggling, StragglingWorld
 from loopline_simulator.fast.workload import Workload, misdeclared, uncovered
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
@@ -44,10 +45,11 @@ class Case:
     log: JobSource | None = None  # jobs in place of the workload's
     churn: Churn | None = None  # None: hosts are always there
     single_task_order: Literal["deliver", "hold"] = "hold"  # of jobs of one task under hold; hold: as in the paper
-    wrong_by: float = 1.0  # users declare their jobs' sizes wrong by up to this factor, up or down
+    wrong_by: float = 1.0  # users declare sizes wrong by up to this factor, up or down; inf: in the opposite order
     without_size: float = 0.0  # share of jobs whose users give none
     in_sessions: float = 0.0  # share of jobs that are sessions
     saving: Saving | None = None  # checkpoints; None: none, and lost work by attempts alone
+    straggling: Straggling | None = None  # None: a task takes as long as its size and its machine say
 
     @property
     def source(self) -> JobSource:
@@ -111,6 +113,8 @@ def record(case: Case, *, attempts: bool = False, first: int | None = None) -> t
 
 def _world(case: Case, hosts: Sequence[Host], arrivals: Sequence[Arrival], recorder: Recorder) -> FastWorld:
     chosen = settings(case.policy, case.order, case.max_replicas, case.single_task_order)
+    if case.straggling is not None:
+        return StragglingWorld(chosen, hosts, arrivals, recorder, straggling=case.straggling, seed=case.seed)
     if case.churn is None and case.saving is None:
         return FastWorld(chosen, hosts, arrivals, observe=recorder)
     stays = {host.name: case.churn.stays(case.seed, host.name) for host in hosts} if case.churn else None

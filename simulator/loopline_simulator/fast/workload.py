@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from statistics import fmean
 
 from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.fast.world import Arrival
@@ -97,9 +98,16 @@ def arrival_times(arrivals: Arrivals, seed: int, jobs: int, interval: float) -> 
 
 
 def misdeclared(arrivals: list[Arrival], by: float, seed: int) -> list[Arrival]:
-    """Return the same jobs, declared wrong: the log of each one's factor is uniform from 1/``by`` to ``by``."""
+    """Return the same jobs, declared wrong: the log of each one's factor is uniform from 1/``by`` to ``by``.
+
+    Infinity turns the order round: the declared size of each is the inverse of its own, around their geometric mean.
+    """
     if by == 1.0:
         return arrivals
+    if by == math.inf:
+        sizes = [sum(task.size or 0.0 for task in each.spec.tasks or []) for each in arrivals]
+        middle = math.exp(fmean(map(math.log, sizes)))
+        return [_scaled(each, (middle / size) ** 2) for each, size in zip(arrivals, sizes, strict=True)]
     return [_scaled(each, by ** float(stream(seed, "error", n).uniform(-1, 1))) for n, each in enumerate(arrivals)]
 
 

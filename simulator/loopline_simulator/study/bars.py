@@ -1,4 +1,4 @@
-"""A section's picture: mean total times as bars, with their intervals."""
+"""A section's picture: mean total times as bars with their intervals, or against another figure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,35 @@ _COLOURS = ("#1b6ca8", "#e08e0b", "#3d8f5f", "#a13d63")
 
 def draw(section: Section, folder: Path) -> list[Path]:
     """Write the section's picture; return its files."""
-    return save(lambda: _figure(section), folder / f"study-{section.key}", dpi=100)
+    figure = _figure if section.against is None else _curves
+    return save(lambda: figure(section), folder / f"study-{section.key}", dpi=100)
+
+
+def _curves(section: Section) -> Any:
+    """Return a plane for each column: a point for each row, and a curve through rows that differ in a number only."""
+    from matplotlib.figure import Figure
+
+    assert section.against is not None
+    figure = Figure(figsize=(max(_INCHES_WIDE, 3.4 * len(section.columns)), 4.2), layout="constrained")
+    for axes, column in zip(figure.subplots(1, len(section.columns), squeeze=False)[0], section.columns, strict=True):
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in section.rows:
+            found = [section.estimate((row, column), name) for name in (section.against.figure, "total")]
+            name, x, y = row.rstrip("0123456789. "), *(each.mean if each else 0.0 for each in found)
+            curves.setdefault(name, []).append((x, y))
+            axes.annotate(row[len(name) :], (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7)
+        for (name, points), colour, marker in zip(curves.items(), cycle(_COLOURS), cycle("os^Dv"), strict=False):
+            axes.plot(*zip(*points, strict=True), marker=marker, color=colour, linewidth=1.0, label=name, alpha=0.8)
+        axes.set_title(column, fontsize=10)
+        axes.set_xlabel(section.against.title, fontsize=8)
+        axes.set_ylabel("mean total time, s", fontsize=8)
+        axes.margins(0.2)
+        axes.tick_params(labelsize=8)
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(curves), fontsize=8)
+    figure.suptitle(f"{section.title}: mean total time against {section.against.title}", fontsize=10)
+    return figure
 
 
 def _figure(section: Section) -> Any:

@@ -41,6 +41,7 @@ class Section:
     base_column: str = ""  # where columns are to be compared too, with this one
     shown: Sequence[Shown] = (Shown("total", "mean total time, s"),)
     compared: Sequence[Shown] = (Shown("total", "mean total time"),)  # over the base's
+    against: Shown | None = None  # draws total times against this figure, in place of bars
     seeds: list[int] = field(default_factory=list)  # those of the answers
     answers: dict[Place, list[Figures]] = field(default_factory=dict)  # by seed
 
@@ -93,6 +94,7 @@ def measured(case: StudyCase) -> Figures:
         "slowdown": measures.mean_slowdown,
         "worst": measures.worst_slowdown,
         "lost": measures.lost_work,
+        "spent": measures.spent,
         "passed": float(measures.passed),
         "passable": float(measures.passable),
         "overtaken": float(measures.overtaken),

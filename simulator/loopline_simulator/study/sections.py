@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from loopline_shared.model import Order
 from loopline_simulator.fast.churn import CONDOR, STUDENT_LAB, Churn, WeibullLaw
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.saving_world import Saving
+from loopline_simulator.fast.straggling import Straggling
 from loopline_simulator.fast.trial import Case
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
 from loopline_simulator.study.bounds import Bound, BoundCase
@@ -39,7 +41,8 @@ FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE
 
 def sections(swf: Path | None, *, resample: bool = False) -> list[Section]:
     """Return all sections; that of the recorded log only if there is one. ``resample``: by its users."""
-    drawn = [literature(), replicas(), bounds(), churn(), checkpoints(), wrong_sizes(), covered(), mixes(), grids()]
+    drawn = [literature(), replicas(), bounds(), churn(), checkpoints(), stragglers(), wrong_sizes(), covered()]
+    drawn += [robustness(), mixes(), grids()]
     return drawn if swf is None else [drawn[0], recorded(swf, resample=resample), *drawn[1:]]
 
 
@@ -208,6 +211,36 @@ def checkpoints() -> Section:
     )
 
 
+def stragglers() -> Section:
+    """Return what relaunching and copying stragglers costs and gains where run times have heavy tails."""
+    park, cases = Park(64, (1.0,), (), fit=1.0), {}
+    workload = Workload(40, 16, 100.0, largest=100.0, arrivals=Arrivals.POISSON)
+    workload = replace(workload, interval=workload.interval_for(0.4, park.capacity))
+    rows = {"first-come": ("first-come", math.inf)}
+    rows |= {f"relaunch after {after:g}": ("first-come", after) for after in (1.0, 1.5, 2.0, 3.0, 5.0)}
+    rows |= {policy: (policy, math.inf) for policy in ("wqr", "round-robin", "fair")}
+    for shape in (1.5, 2.0, 3.0):
+        for row, (policy, after) in rows.items():
+            straggling = Straggling(shape, relaunch_after=after)
+            cases[row, f"shape {shape:g}"] = Case(
+                0, policy, NONE, workload, park, max_replicas=THRESHOLD, straggling=straggling
+            )
+    return Section(
+        "stragglers",
+        "Stragglers with heavy tails",
+        "40 jobs of 16 tasks of 100 s on 64 equal PCs, as a Poisson process at load 0.4, without a promise. The time "
+        "of each attempt is 100 s times a factor, independently drawn from a Pareto law of mean 1 and the shape "
+        "named: the smaller, the heavier the tail. *Relaunch after 2*: a task that still runs after twice its "
+        "declared time is started again, once (Aktas, Peng and Soljanin 2017). `wqr` copies running tasks as soon as "
+        "no task waits, `round-robin` when the round comes back, `fair` if that gains much; two attempts at once. "
+        "Work spent is that of all attempts, over the declared work.",
+        cases,
+        base="first-come",
+        shown=(TOTAL, Shown("spent", "work spent")),
+        against=Shown("spent", "work spent"),
+    )
+
+
 def wrong_sizes() -> Section:
     """Return what wrong sizes cost."""
     park, cases = Park(), {}
@@ -222,6 +255,30 @@ def wrong_sizes() -> Section:
         "is uniform up to the one named. The hold goes by what was declared.",
         cases,
         base="first-come, hold",
+        base_column="exact",
+    )
+
+
+def robustness() -> Section:
+    """Return `fair` as an algorithm with predictions: with good ones, and with the worst."""
+    park = Park()
+    workload = unequal(park)
+    cases: dict[Place, StudyCase] = {}
+    columns = {"exact": 1.0, "wrong by up to 4": 4.0, "by up to 64": 64.0, "opposite order": math.inf}
+    for column, by in columns.items():
+        cases["bound (fluid)", column] = BoundCase(0, Bound.FLUID, workload, park)
+        for policy, order in (("fair", NONE), ("fair", HOLD), ("first-come", NONE), ("wqr", NONE)):
+            cases[f"{policy}, {order}", column] = case_of(policy, order, workload, park, wrong_by=by)
+    return Section(
+        "robustness",
+        "Consistency and robustness",
+        "An algorithm with predictions is *consistent* if it is close to the best with exact ones, and *robust* if "
+        "the worst ones make it little worse than an algorithm without any (Purohit, Svitkina and Kumar 2018; "
+        "Lindermayr and Megow 2022; Benomar and Perchet 2024). The predictions of `fair` are the declared sizes; "
+        "first come and `wqr` use none. The unequal jobs, with errors as in *Sizes that are wrong*, larger ones, "
+        "and declared sizes in the opposite order of the true ones.",
+        cases,
+        base="first-come, none",
         base_column="exact",
     )
 
