@@ -55,6 +55,11 @@ class LateAttempts:
         for attempt in self._state.attempts.values() if is_needed else ():
             self.note(attempt, self._state.index.attempts.roles.get(attempt.id, 0))
 
+    def skip(self, until: float) -> None:
+        """Skip the checks due until then: a scheduler that was started from the rows of one that has made them."""
+        for number in self._due_by(until):
+            self._due.place(number, None)
+
     def note(self, attempt: Attempt, role: int) -> None:
         """Note an attempt whose role has changed."""
         number, limit_s = attempt.id, self._state.prefetch_s

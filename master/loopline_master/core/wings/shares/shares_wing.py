@@ -38,7 +38,7 @@ class Shares(Wing):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._accounts, self._late = Accounts({}), queues.LateAttempts(state)
+        self._accounts, self.late = Accounts({}), queues.LateAttempts(state)
         state.keep(self._accounts)
 
     @property
@@ -103,7 +103,7 @@ class Shares(Wing):
         state.put(*accounts.open(under_way, state.now))
         if accounts.are_shared:  # prefetched tasks of one user would delay those of the others
             state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
-        self._late.restart(is_needed=accounts.are_shared)
+        self.late.restart(is_needed=accounts.are_shared)
         state.wings.arrange()
 
     # Turns.
@@ -130,7 +130,7 @@ class Shares(Wing):
         """Charge the attempt's user for its slots and GPUs."""
         job = self.state.jobs[attempt.job]
         if self._accounts.are_shared:
-            self._late.note(attempt, after)
+            self.late.note(attempt, after)
         if user := self._accounts.charge(job, attempt, before, after, self.state.now):
             self.state.put(user)
 
@@ -144,14 +144,14 @@ class Shares(Wing):
         queues.cut_excess(self.state, worker)
 
     def due_at(self) -> float | None:
-        return self._late.due_at
+        return self.late.due_at
 
     def expire(self) -> None:
-        self._late.expire()
+        self.late.expire()
 
     def workers_to_hear(self, now: float) -> Iterable[str]:
         """Return the workers whose last Reports show for how long the attempts that are due have run."""
-        return self._late.workers(now)
+        return self.late.workers(now)
 
     def place(self) -> Iterator[None]:
         if self._accounts.are_shared and self.state.index.attempts.queues.of_worker:
