@@ -145,6 +145,26 @@ async def test_session_opened_by_a_task_has_low_priority_too(low_bench: Bench) -
     await until(is_low)  # without root only ten sessions a second can be lowered, on the whole computer
 
 
+async def test_large_process_cannot_save_itself_when_memory_runs_out(bench: Bench) -> None:
+    code = """
+import os, time
+held = bytearray(2**28)
+with open("/proc/self/oom_score_adj", "w") as score: score.write("0")
+with open("begun", "w") as file: file.write(str(os.getpid()))
+time.sleep(1000)
+"""
+    run = python(code)
+    bench.runner.start(run)
+    score = Path(f"/proc/{(await daemon_of(bench, run)).pid}/oom_score_adj")
+    assert score.read_text().strip() == "0"
+
+    def is_first() -> bool:
+        bench.runner.measure()
+        return score.read_text().strip() == "900"
+
+    await until(is_first)
+
+
 def test_session_of_a_process_that_is_gone_does_not_count_as_lowered() -> None:
     """The leader of a session may end before the other processes, which are still to be lowered."""
     with subprocess.Popen(["true"], start_new_session=True) as process:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
 
 _STOPPED = "TtZX"  # dead ones included
+_LARGE_BYTES = 2**27
+"""A smaller process is not worth killing when memory runs out."""
 _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
@@ -341,8 +343,7 @@ class PosixTree:
         if root is None:
             return Usage()
         tree = tree_of(root.pid)
-        if self._yields:
-            self._keep_low(tree)
+        self._keep_low(tree)
         number = self._group.processes()
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
@@ -363,10 +364,12 @@ class PosixTree:
         return self._shares.read([process.pid for process in tree], used_bytes, limit_bytes)
 
     def _keep_low(self, tree: list[processes.Process]) -> None:
-        """Lower the priority of sessions that the task opened for itself."""
+        """Lower the priority of sessions that the task opened for itself; keep its large processes killable first."""
         for process in tree:
+            if process.memory_bytes > _LARGE_BYTES:
+                priority.raise_oom_score(process.pid)
             is_low = process.session == self.link.session or process.session in self._low_sessions
-            if not is_low and priority.lower_session(process.pid):
+            if self._yields and not is_low and priority.lower_session(process.pid):
                 self._low_sessions.add(process.session)
 
 

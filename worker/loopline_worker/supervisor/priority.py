@@ -28,7 +28,8 @@ _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "armv7l": 314, "i686
 _IDLE_IO_CLASS = 3 << 13
 _DARWIN_PROCESS, _DARWIN_BACKGROUND = 4, 0x1000  # of setpriority(2) on macOS
 _PATIENCE_S = 1.0
-_OOM_SCORE = "/proc/self/oom_score_adj"
+_OOM_SCORE = "/proc/{}/oom_score_adj"
+_FIRST_VICTIM = b"900"
 
 
 def lower_session(pid: int | str = "self") -> bool:
@@ -52,18 +53,25 @@ def lower_own_session() -> None:
         time.sleep(0.02)
 
 
+def raise_oom_score(pid: int) -> None:
+    """Make a process of a task the first victim again. It may have lowered its score, as far as it was before."""
+    with suppress(OSError):  # it has ended, or has a user of its own
+        write(_OOM_SCORE.format(pid), _FIRST_VICTIM)
+
+
 class RaisedOomScore:
     """Make processes started in this context the first victims when memory runs out; the starter stays protected."""
 
     def __init__(self) -> None:
-        self._before, self._file = read(_OOM_SCORE).strip(), -1
+        own = _OOM_SCORE.format("self")
+        self._before, self._file = read(own).strip(), -1
         with suppress(OSError):
-            self._file = os.open(_OOM_SCORE, os.O_WRONLY)
+            self._file = os.open(own, os.O_WRONLY)
 
     def __enter__(self) -> None:
         if self._file >= 0:
             try:
-                os.pwrite(self._file, b"900", 0)
+                os.pwrite(self._file, _FIRST_VICTIM, 0)
             except OSError:
                 self.close()
 
