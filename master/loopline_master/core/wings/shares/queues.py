@@ -56,7 +56,7 @@ class LateAttempts:
             self.note(attempt, self._state.index.attempts.roles.get(attempt.id, 0))
 
     def skip(self, until: float) -> None:
-        """Skip the checks due until then: a scheduler that was started from the rows of one that has made them."""
+        """Skip the checks due until then, because they were made before this scheduler was started from the rows."""
         for number in self._due_by(until):
             self._due.place(number, None)
 
