@@ -240,6 +240,8 @@ class Engine:
         self._set_alarm(self.wake_at)
         self._sleep = asyncio.get_running_loop().create_future()
         await self._sleep
+        if self._clock() < self._alarm_at < math.inf:
+            return
         wake_at = self.wake_at  # Reports that were kept back have moved it
         if wake_at is None:
             return
