@@ -437,7 +437,7 @@ async def test_reports_without_news_are_not_logged_until_a_lease_is_due(gate, li
     assert not engine.keep_back(third)
 
 
-async def test_checkpoint_is_the_first_event_of_its_step_and_starts_the_log(tmp_path, links):
+async def test_snapshot_is_the_first_event_of_its_step_and_starts_the_log(tmp_path, links):
     async with open_store(f"sqlite:///{tmp_path / 'loopline.db'}") as store:
         engine = Engine(Scheduler(), store, Clock())
         bound = LogBound(engine, store, 1e-3, RemovalClock())
@@ -448,9 +448,9 @@ async def test_checkpoint_is_the_first_event_of_its_step_and_starts_the_log(tmp_
         await engine.request(WorkerJoined("ant", 1, "boot", FACTS))
         await bound.look()
         _, start = await check_and_start(str(tmp_path / "loopline.db"))
-        assert [job.id for job in start.snapshot.jobs] == [1]
+        assert [job.id for job in start.rows.jobs] == [1]
         assert await check(str(tmp_path / "loopline.db")) == []
         engine.stop()
         await running
         with pytest.raises(LooplineError, match="stopping"):
-            await engine.checkpoint()
+            await engine.write_snapshot()

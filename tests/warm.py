@@ -3,8 +3,8 @@
 The processes of pytest-xdist are forked too, from the process that has imported the suite.
 
 A command has the caller's streams, folder, environment and signals, and its own processes. Real starts of
-`python -m loopline` are tested by tests/docs/test_tutorial.py, tests/live/test_local.py and
-tests/cli/test_commands.py.
+`python -m loopline` are tested by tests/test_warm.py, and in `make test-full` by tests/docs/test_tutorial.py,
+tests/live/test_local.py and tests/cli/test_commands.py.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class Year(World):
         now, keep_s = self._clock.now, self._keep_log_s
         await self._while_it_turns(self._forgetting.forget_workers(now))
         await self._while_it_turns(self._forgetting.forget_jobs(now))
-        if await self._store.is_checkpoint_due(keep_s, now):
-            await self._while_it_turns(self._engine.checkpoint())
+        if await self._store.is_snapshot_due(keep_s, now):
+            await self._while_it_turns(self._engine.write_snapshot())
         while await self._store.forget_log(keep_s, now):
             pass
 

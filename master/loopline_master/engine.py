@@ -79,7 +79,7 @@ class Engine:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._stepped_at = 0.0  # time of the last step
-        self._checkpointed: ReplyFuture | None = None  # a checkpoint was requested and is not on disk yet
+        self._snapshot: ReplyFuture | None = None  # pending while a snapshot is requested and not on disk
         self._end: Exception | None = None
 
     async def ask(self, event: Event, action: AuditedAction | None = None) -> Done | Submitted:
@@ -111,13 +111,13 @@ class Engine:
             _break(future, self._end)
         return future
 
-    async def checkpoint(self) -> None:
-        """Write a checkpoint for replays of the log; it is on disk on return."""
+    async def write_snapshot(self) -> None:
+        """Write a snapshot of the log, where replay can start; it is on disk on return."""
         if self._end is not None:
             raise self._end
-        self._checkpointed = asyncio.get_running_loop().create_future()
+        self._snapshot = asyncio.get_running_loop().create_future()
         self._wake()
-        await self._checkpointed
+        await self._snapshot
 
     def keep_back(self, event: WorkerReported) -> bool:
         """True if a Report brings no news, so that the caller answers it now.
@@ -151,8 +151,8 @@ class Engine:
             self._end = self._end or _stopping()
             for _, future, _ in (*self._taken, *self._inbox):
                 _break(future, self._end)
-            if self._checkpointed:
-                _break(self._checkpointed, self._end)
+            if self._snapshot:
+                _break(self._snapshot, self._end)
 
     async def turn(self, links: AssignSink | None = None) -> Effects:
         """Take one step with the events in the inbox: commit it, then send.
@@ -166,10 +166,10 @@ class Engine:
         if silence := self.kept_back.silence_events(events, now):
             self._taken[:0] = [(event, asyncio.get_running_loop().create_future(), None) for event in silence]
             events[:0] = silence
-        if self._checkpointed:
-            self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed, None))
+        if self._snapshot:
+            self._taken.insert(0, (self._scheduler.snapshot_event(), self._snapshot, None))
             events.insert(0, self._taken[0][0])
-            self._checkpointed = None
+            self._snapshot = None
         batch, self._stepped_at = Batch(now, events), now
         effects = self._scheduler.step(batch.events, batch.now)
         decided = perf_counter()
@@ -235,11 +235,13 @@ class Engine:
 
     async def _wait(self) -> None:
         """Wait for an event, or until a step is due without one."""
-        if self._inbox or self._checkpointed or self._end is not None:
+        if self._inbox or self._snapshot or self._end is not None:
             return
         self._set_alarm(self.wake_at)
         self._sleep = asyncio.get_running_loop().create_future()
         await self._sleep
+        if self._clock() < self._alarm_at < math.inf:
+            return
         wake_at = self.wake_at  # Reports that were kept back have moved it
         if wake_at is None:
             return

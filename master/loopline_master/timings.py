@@ -52,7 +52,7 @@ HANDSHAKE_WITHIN_S = 5.0  # of a new connection, from its first byte to the end 
 FIRST_REQUEST_WITHIN_S = 15.0  # the head of its first request must come after that
 
 # The event log.
-LOG_LOOK_EVERY_S = 3600.0  # checks whether a checkpoint is due and entries are too old
+LOG_LOOK_EVERY_S = 3600.0  # checks whether a snapshot is due and entries are too old
 FORGET_PAUSE_S = 0.1  # between two transactions that forget entries: others have their turn
 
 SUM_EVERY_S = 10.0  # checks whether pieces of large jobs are over and can be summed up (store/history/job_sums.py)

@@ -21,6 +21,9 @@ def save(make_figure: Callable[[], Any], stem: Path, *, dpi: int) -> list[Path]:
         files = [stem.with_name(f"{stem.name}.{kind}") for kind in KINDS]
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
+            if layout := figure.get_layout_engine():  # once for all kinds: it takes most of the time
+                layout.execute(figure)
+                figure.set_layout_engine("none")
             for file in files:
                 figure.savefig(file, dpi=dpi, metadata=_metadata(file))
         except OSError as error:

@@ -32,7 +32,7 @@ ORDINARY = {
     *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain", "figure"),
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("check", "measure", "mismatch", "outbox", "purpose", "row", "placer", "queue", "ranking", "record", "request"),
-    *("scheduler", "settings", "sign", "snapshot", "state", "transition", "trust"),
+    *("scheduler", "settings", "sign", "state", "transition", "trust"),
     *("unknown", "vote", "chunk", "cost", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""

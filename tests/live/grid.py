@@ -9,7 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from socket import socket
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import psutil
 
@@ -40,6 +40,20 @@ async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds
             raise AssertionError(f"waited {seconds:g} s in vain for {what}") from None
         raise
     return fact
+
+
+async def watch(grid: Grid, mark: dict[str, str], seen: Callable[[list[dict[str, str]]], object]) -> NoReturn:
+    """Call ``seen`` with the environments of all live tasks with this mark, one a task, until cancelled.
+
+    Other processes that are alive now will not become tasks, so they are not read again and again.
+    """
+    others = {*psutil.pids()} - {process.pid for process in grid.processes(**mark)}
+    while True:
+        pids = {*psutil.pids()}
+        others &= pids
+        found = [given for given in map(grid.environment_of_task, pids - others) if mark.items() <= given.items()]
+        seen([*{given["LOOPLINE_SCRATCH"]: given for given in found}.values()])
+        await asyncio.sleep(0.02)  # looks all the time
 
 
 LEASE_S = 60.0
@@ -199,14 +213,16 @@ class Grid:
 
     def processes(self, **variables: str) -> list[psutil.Process]:
         """Return the processes of tasks by age, recognized by the scratch folder in their environment."""
-        return [process for process in psutil.process_iter() if self._is_task(process, variables)]
+        found = ((process, self.environment_of_task(process.pid)) for process in psutil.process_iter())
+        return [process for process, given in found if given and variables.items() <= given.items()]
 
-    def _is_task(self, process: psutil.Process, variables: dict[str, str]) -> bool:
+    def environment_of_task(self, pid: int) -> dict[str, str]:
+        """Return a task's environment; empty if the process has ended, or is none of this grid's tasks."""
         try:
-            given = process.environ()
+            given = psutil.Process(pid).environ()
         except psutil.Error:
-            return False
-        return given.get("LOOPLINE_SCRATCH", "").startswith(str(self.folder)) and variables.items() <= given.items()
+            return {}
+        return given if given.get("LOOPLINE_SCRATCH", "").startswith(str(self.folder)) else {}
 
     async def no_processes(self, seconds: float = 60.0) -> None:
         async def none_left() -> bool:

@@ -8,45 +8,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import psutil
 import pytest
 
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState, TaskId
-from tests.live.grid import Grid, wait_for
+from tests.live.grid import Grid, wait_for, watch
 
 MARK = {"LOOPLINE_TEST": "holds a unit"}
 
 
-class Watch:
-    """The number of marked tasks alive at once, as /proc shows it again and again."""
-
-    def __init__(self, grid: Grid) -> None:
-        self._grid, self.most = grid, 0
-
-    async def look(self) -> None:
-        while True:
-            tasks = {task_of(process) for process in self._grid.processes(**MARK)}
-            self.most = max(self.most, len(tasks - {""}))
-            await asyncio.sleep(0.01)  # looks all the time
-
-
-def task_of(process: psutil.Process) -> str:
-    """Return the scratch folder of a task's process, which is the attempt's own; empty if the process has ended."""
-    try:
-        return str(process.environ().get("LOOPLINE_SCRATCH", ""))
-    except psutil.Error:
-        return ""
-
-
 @asynccontextmanager
-async def watched(grid: Grid) -> AsyncIterator[Watch]:
-    watch = Watch(grid)
-    looking = asyncio.create_task(watch.look())
+async def watched(grid: Grid) -> AsyncIterator[list[int]]:
+    """Yield a list that gets the number of marked tasks alive at once, again and again."""
+    counts = list[int]()
+    watching = asyncio.create_task(watch(grid, MARK, lambda tasks: counts.append(len(tasks))))
     try:
-        yield watch
+        yield counts
     finally:
-        looking.cancel()
+        watching.cancel()
 
 
 async def test_limit_holds_while_agents_and_the_master_are_killed(grid: Grid) -> None:
@@ -54,7 +33,7 @@ async def test_limit_holds_while_agents_and_the_master_are_killed(grid: Grid) ->
     for name in ("ant", "bee", "cat"):
         await grid.start_worker(name, slots=2)
     needs = Requirements(needs={"matlab": 1})
-    async with watched(grid) as watch:
+    async with watched(grid) as counts:
         job = await grid.submit("sleep 0.3; echo {i}", tasks=24, requires=needs, environment=MARK)
 
         async def has_got_so_far() -> bool:
@@ -67,7 +46,7 @@ async def test_limit_holds_while_agents_and_the_master_are_killed(grid: Grid) ->
         await grid.kill_master()
         await grid.start_master()
         assert (await grid.ended(job)).state is JobState.SUCCEEDED
-    assert watch.most == 2
+    assert max(counts) == 2
 
 
 async def test_hung_agent_keeps_its_unit_until_its_attempt_is_gone(forgetful_grid: Grid) -> None:
@@ -77,7 +56,7 @@ async def test_hung_agent_keeps_its_unit_until_its_attempt_is_gone(forgetful_gri
     gate = grid.gate()
     job = await grid.submit(gate.wait, tasks=2, requires=Requirements(needs={"matlab": 1}), environment=MARK)
     await grid.attempts_when("one to run", job, lambda all_: any(a.started_at for a in all_))
-    async with watched(grid) as watch:
+    async with watched(grid) as counts:
         grid.workers["ant"].send_signal(signal.SIGSTOP)
         await grid.start_worker("bee")
         await grid.attempts_when("its lease to end", job, lambda all_: all_[0].state == "lost")
@@ -88,12 +67,14 @@ async def test_hung_agent_keeps_its_unit_until_its_attempt_is_gone(forgetful_gri
         await grid.attempts_when("its end", job, lambda all_: all_[0].state not in ("lost", "running", "cancelling"))
         gate.open()
         assert (await grid.ended(job)).state is JobState.SUCCEEDED
-    assert watch.most == 1
+    assert max(counts) == 1
     assert not (await grid.attempts(job))[0].accepted, "it was ended, by its supervisor or by the master"
 
 
-@pytest.mark.parametrize("sandbox", ["off", "auto"])
-@pytest.mark.parametrize("asked", [{"requires": Requirements(needs={"matlab": 1})}, {"max_replicas": 1}])
+@pytest.mark.parametrize(
+    ("sandbox", "asked"),
+    [("auto", {"requires": Requirements(needs={"matlab": 1})}), ("off", {"max_replicas": 1})],
+)
 async def test_task_of_a_hung_agent_runs_elsewhere_once_it_is_fenced(
     forgetful_grid: Grid, sandbox: str, asked: dict[str, Any]
 ) -> None:
@@ -104,7 +85,7 @@ async def test_task_of_a_hung_agent_runs_elsewhere_once_it_is_fenced(
     script = "while :; do echo a line of output that nobody reads; done"  # its supervisor cannot deliver all of it
     job = await grid.submit(script, **asked, environment=MARK)
     await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
-    async with watched(grid) as watch:
+    async with watched(grid) as counts:
         grid.workers["ant"].send_signal(signal.SIGSTOP)
         await grid.start_worker("bee")
         await grid.attempts_when(
@@ -112,7 +93,7 @@ async def test_task_of_a_hung_agent_runs_elsewhere_once_it_is_fenced(
         )
         grid.workers["ant"].send_signal(signal.SIGCONT)
         await grid.connected("ant", "bee")
-    assert watch.most == 1
+    assert max(counts) == 1
     await grid.client().cancel(job)
 
 

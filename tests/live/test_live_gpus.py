@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
 import pytest
 
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import JobState
-from tests.live.grid import Grid, wait_for
+from tests.live.grid import Grid, wait_for, watch
 from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, write
 
 MARK = {"LOOPLINE_TEST": "has a GPU"}
@@ -29,26 +29,8 @@ def computer(folder: Path) -> dict[str, str]:
     return {"GPU_TREE": str(folder)}
 
 
-class Watch:
-    """The largest number of tasks alive at once on any GPU, as /proc shows them."""
-
-    def __init__(self, grid: Grid) -> None:
-        self._grid, self.most = grid, 0
-
-    async def follow(self) -> None:
-        while True:
-            places = {gpus_and_folder(process) for process in self._grid.processes(**MARK)}
-            self.most = max([self.most, *Counter(gpus for gpus, _ in places if gpus).values()])
-            await asyncio.sleep(0.01)  # looks all the time
-
-
-def gpus_and_folder(process: psutil.Process) -> tuple[str, str]:
-    """Return the GPUs and the scratch folder of a task's process; empty if it has ended."""
-    try:
-        environment = process.environ()
-    except psutil.Error:
-        return "", ""
-    return environment.get("LOOPLINE_GPUS", ""), environment.get("LOOPLINE_SCRATCH", "")
+def gpus_of(environment: Mapping[str, str]) -> str:
+    return environment["LOOPLINE_GPUS"]
 
 
 async def start(grid: Grid, name: str, settings: dict[str, str], owner: dict[str, str] | None = None) -> None:
@@ -59,8 +41,10 @@ async def test_each_task_has_a_gpu_of_its_own_while_agents_and_the_master_are_ki
     settings = computer(grid.folder / "computer")
     for name in ("ant", "bee"):  # two agents of one computer
         await start(grid, name, settings)
-    watch = Watch(grid)
-    watching = asyncio.create_task(watch.follow())
+    counts = [0]
+    watching = asyncio.create_task(
+        watch(grid, MARK, lambda tasks: counts.extend(Counter(map(gpus_of, tasks)).values()))
+    )
     script = 'sleep 0.2; echo "$LOOPLINE_GPUS {i}"'
     job = await grid.submit(script, tasks=18, requires=Requirements(gpus=1), environment=MARK)
 
@@ -75,7 +59,7 @@ async def test_each_task_has_a_gpu_of_its_own_while_agents_and_the_master_are_ki
     await grid.start_master()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     watching.cancel()
-    assert watch.most == 1
+    assert max(counts) == 1
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler here")

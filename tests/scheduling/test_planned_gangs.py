@@ -77,6 +77,20 @@ def test_gang_behind_limited_jobs_gets_a_promise_that_moves_forward() -> None:
     assert not made.store.broken
 
 
+def test_explain_says_that_a_start_would_delay_a_planned_gang() -> None:
+    made = grid("ant", "bee", order=Order.NONE)
+    made.submit(size=600, timeout_s=1000)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    reports(made)
+    long = made.submit(size=6000)
+    reports(made)
+    assert plan_of(made, gang).start is not None
+    explained = explain_job(made.scheduler, long)
+    assert explained is not None
+    assert "a start on 1 free worker would delay a job of several nodes that is planned there" in explained.sentence
+    assert "another use" not in explained.sentence
+
+
 def test_gang_behind_a_task_without_limit_gets_an_estimate() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=100)

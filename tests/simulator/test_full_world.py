@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import BATCH, Batch, Checkpointed, SchedulerSettings
+from loopline_master.core.events import BATCH, Batch, SchedulerSettings, SnapshotWritten
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.state import State
 from loopline_master.core.policies import REGISTRY
@@ -94,18 +94,18 @@ def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.Mon
     assert {*expected, "running, then over", "halted, then over"} <= {*met}, met
 
 
-def test_a_log_that_begins_at_a_checkpoint_leads_to_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_from_a_snapshot_leads_to_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the midst of gangs that wait, are halted and run, as a scheduler begins that has nothing but rows."""
     begun: list[tuple[int, Snapshot]] = []
     commit = MemoryStore.commit
 
     def commit_and_note(store: MemoryStore, batch: Batch, effects: Effects) -> None:
-        if batch.events and isinstance(batch.events[0], Checkpointed):
+        if batch.events and isinstance(batch.events[0], SnapshotWritten):
             begun.append((len(store.log), deepcopy(store.snapshot())))
         commit(store, batch, effects)
 
     monkeypatch.setattr(MemoryStore, "commit", commit_and_note)
-    monkeypatch.setattr(GridWorld, "checkpoint_every", 40)
+    monkeypatch.setattr(GridWorld, "snapshot_every", 40)
     store = live_through(204, SchedulerSettings("fair"), replace(ROUGH, jobs=4, gangs=0.6)).world.store
     assert len(begun) > 3
     for start, snapshot in begun[1::3]:

@@ -110,8 +110,14 @@ def test_a_log_is_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert [(run["algorithm"], run["jobs"], run["load"]) for run in runs] == [
         (name, 4, None) for name in ("naive", "current", "bold")
     ]
-    assert main([*words, "--loads", "0.5", "2", "--pictures", str(tmp_path / "pictures")]) == 0
+    assert main([*words, "--loads", "0.5", "2"]) == 0
     assert "as logged" in capsys.readouterr().out
+
+
+def test_log_has_pictures_of_each_figure(tmp_path: Path) -> None:
+    (tmp_path / "log.swf").write_text(LOG)
+    words = ["rack", "--swf", str(tmp_path / "log.swf"), "--processes", "1", "--seeds", "3", "--loads", "0.5", "2"]
+    assert main([*words, "--pictures", str(tmp_path / "pictures")]) == 0
     assert {file.name for file in (tmp_path / "pictures").iterdir()} == {
         f"rack-{figure}-log.{kind}" for figure in ("frames", "waits", "utilisation") for kind in KINDS
     }

@@ -104,7 +104,7 @@ async def windows_of(store, random):
     return [(0.0, 1e12), (0.0, 1.0), (1.0, 1e12), *map(tuple, picked)]
 
 
-@settings(PATIENT, max_examples=tried(2, 120))
+@settings(PATIENT, max_examples=tried(1, 120))
 @given(seed=st.integers(0, 10**6))
 def test_sums_always_equal_the_sums_of_the_attempts(runner, seed):
     async def live(url: str) -> None:

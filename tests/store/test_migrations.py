@@ -47,7 +47,7 @@ def _plain(index):
 
 
 def rows(connection: Connection) -> dict[str, list[str]]:
-    tables = [table for table in metadata.sorted_tables if table.name not in {"event_log", "upgrades"}]
+    tables = [table for table in metadata.sorted_tables if table.name not in {"event_log", "log_snapshots"}]
     return {table.name: sorted(map(repr, connection.execute(select(*table.c)))) for table in tables}
 
 

@@ -10,7 +10,7 @@ from copy import deepcopy
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
-from loopline_master.core.events import BATCH, Checkpointed
+from loopline_master.core.events import BATCH, SnapshotWritten
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.store import open_store, replay, tables
@@ -140,10 +140,10 @@ def upgraded(sqlite_url, tmp_path, monkeypatch):
 def test_upgraded_database_is_replayed_from_the_upgrade(upgraded, verdict):
     code, said = verdict(upgraded)
     assert code == 0, said
-    assert said.startswith("from the checkpoint of ")
+    assert said.startswith("from the snapshot of ")
     tamper(upgraded, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
     assert [found.key for found in asyncio.run(check(upgraded))] == [("ant",)]
-    tamper(upgraded, delete(tables.upgrades))
+    tamper(upgraded, delete(tables.log_snapshots))
     assert len(asyncio.run(check(upgraded))) > 1, "replayed from its start, this log gives other rows"
 
 
@@ -201,18 +201,17 @@ async def test_recent_log_is_not_trimmed(sqlite_url):
     now = BATCH.validate_json(log[-1]).now
     async with open_store(sqlite_url) as store:
         await relive(store, log)
-        assert not await store.is_checkpoint_due(90 * 86400.0, now)
+        assert not await store.is_snapshot_due(90 * 86400.0, now)
         await store.begin_log(90 * 86400.0, now)
         assert await store.forget_log(90 * 86400.0, now) == 0
         read = store._read
-        assert (
-            await read(lambda connection: connection.scalar(select(func.count()).select_from(tables.upgrades))) == 0
-        )
+        count = select(func.count()).select_from(tables.log_snapshots)
+        assert await read(lambda connection: connection.scalar(count)) == 0
         assert await read(lambda connection: connection.scalar(text("PRAGMA auto_vacuum"))) == 2
 
 
 def test_log_trimmed_while_the_master_runs_gives_the_same_rows(url, verdict):
-    """Old entries are removed in small steps; what-if reads no entry before the checkpoint."""
+    """Old entries are removed in small steps; what-if reads no entry before the snapshot."""
     log = log_of(15, turns=40)
 
     async def live():
@@ -223,7 +222,7 @@ def test_log_trimmed_while_the_master_runs_gives_the_same_rows(url, verdict):
                 if b"master_started" in line:
                     scheduler = Scheduler(await store.snapshot())
                 elif number % 7 == 0 and number < 2 * len(log) / 3:
-                    batch.events.insert(0, scheduler.checkpoint())
+                    batch.events.insert(0, scheduler.snapshot_event())
                 await store.commit(batch, scheduler.step(batch.events, batch.now))
                 gone.append(await store.forget_log(1e-6, batch.now + 1.0, most=3))
         return gone
@@ -238,7 +237,7 @@ def test_log_trimmed_while_the_master_runs_gives_the_same_rows(url, verdict):
     code, said = verdict(url)
     assert code == 0, said
     _, first, *_ = batches(verdict(url, "--events")[1].encode().splitlines(keepends=True))
-    assert isinstance(first.events[0], Checkpointed)
+    assert isinstance(first.events[0], SnapshotWritten)
     tamper(url, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
     assert [found.key for found in asyncio.run(check(url))] == [("ant",)]
 
@@ -248,7 +247,7 @@ def test_what_if_starts_with_the_connected_workers():
     grid.workers("ant", "bee")
     grid.leave("bee")
     start, before = deepcopy(grid.store.snapshot()), len(grid.store.log)
-    grid.step(grid.scheduler.checkpoint())
+    grid.step(grid.scheduler.snapshot_event())
     job = grid.submit(size=5.0)
     grid.now += 5.0
     grid.end(AttemptId(job, 1, 1), wall_s=5.0)

@@ -80,4 +80,4 @@ async def test_replay_says_where_it_starts(upgraded, capsys):
 async def test_whole_log_is_replayed_without_an_upgrade(sqlite_url):
     async with open_store(sqlite_url) as store:
         await relive(store, log_of(7, turns=5))
-    assert await on(sqlite_url, lambda c: c.scalar(select(func.count()).select_from(tables.upgrades))) == 0
+    assert await on(sqlite_url, lambda c: c.scalar(select(func.count()).select_from(tables.log_snapshots))) == 0

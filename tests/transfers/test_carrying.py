@@ -53,12 +53,12 @@ def test_reports_of_files_are_ignored_without_peers() -> None:
     assert not room.store.carriers
 
 
-def test_checkpoint_keeps_network_and_numbers_and_repeats_the_request() -> None:
+def test_snapshot_keeps_network_and_numbers_and_repeats_the_request() -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
     room.tell("ant", wants=[A])
     stale, rows = room.plan(), deepcopy(room.store.snapshot())
-    event = room.scheduler.checkpoint()
+    event = room.scheduler.snapshot_event()
     request, again = asked(room.step(event)), Scheduler(rows)
     also_asked = asked(again.step([event], room.now))
     assert request

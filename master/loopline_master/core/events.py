@@ -31,16 +31,16 @@ from loopline_master.core.wings.transfers.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpointed(Beginning):
+class SnapshotWritten(Beginning):
     """First event of its step; replay can start here, so that earlier log entries may be deleted.
 
-    The rows before this step are stored with it (store/checkpoint.py). The fields are the memory of wings that is not
-    in rows (``Mechanism.checkpoint``).
+    The rows before this step are stored with it (store/log_snapshots.py). The fields are the memory of wings that is
+    not in rows (``Mechanism.memory``).
     """
 
     nodes: tuple[NetworkNode, ...]  # of the network
     request: int  # number of the last request for a plan of transfers, which is repeated if it has no answer
-    kind: Literal["checkpointed"] = "checkpointed"
+    kind: Literal["snapshot_written"] = "snapshot_written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class TransfersPlanned:
 Event = (
     MasterStarted
     | MasterStoodStill
-    | Checkpointed
+    | SnapshotWritten
     | JobSubmitted
     | JobCancelled
     | JobPaused

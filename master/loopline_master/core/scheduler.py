@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline_master.core.events import Checkpointed
+from loopline_master.core.events import SnapshotWritten
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.kernel_scheduler import KernelScheduler
 from loopline_master.core.snapshot import Snapshot
@@ -42,7 +42,7 @@ class Scheduler(KernelScheduler):
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         super().__init__(snapshot or Snapshot(), WINGS)
 
-    def checkpoint(self) -> Checkpointed:
-        """Return a Checkpointed event; replay can start at the step that begins with it."""
-        parts = {name: part for wing in self.state.wings.all for name, part in wing.checkpoint().items()}
-        return Checkpointed(self.state.settings, **parts)
+    def snapshot_event(self) -> SnapshotWritten:
+        """Return the first event of a step where replay can start."""
+        parts = {name: part for wing in self.state.wings.all for name, part in wing.memory().items()}
+        return SnapshotWritten(self.state.settings, **parts)

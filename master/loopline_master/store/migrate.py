@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, Connection, inspect, text
 
 import loopline_migrations
-from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.copies import copy_database
 from loopline_master.store.database import Database, is_sqlite, writing
+from loopline_master.store.log_snapshots import restart_log
 from loopline_master.store.past.lives import begin_life
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
@@ -120,7 +120,7 @@ async def _migrate(url: URL, run: Callable[[Config], None]) -> None:
         _refuse_newer(before, config)
         run(config)
         if _heads(connection) == {REVISION} != before:
-            note_upgrade(connection)
+            restart_log(connection)
         if is_sqlite(url) and _heads(connection) != before:
             _check_foreign_keys(connection)
 

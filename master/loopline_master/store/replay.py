@@ -28,9 +28,9 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.resources.limit import Limit
-from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.history.forgotten_jobs import FORGOTTEN
+from loopline_master.store.log_snapshots import LogSnapshot, as_line, oldest_snapshot
 from loopline_master.store.migrate import check_current
 from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import (
@@ -95,10 +95,10 @@ class Difference:
 def replay(connection: Connection) -> list[Difference]:
     """Return where rows and log disagree; an empty list is the proof.
 
-    From a checkpoint on (checkpoint.py) the rows that were written since are compared, and no others.
+    From a snapshot on (log_snapshots.py), only rows written since then are compared.
     """
-    start = checkpoint(connection)
-    scheduler, memory = Scheduler(start.snapshot), _Memory(is_whole=start.snapshot is None)
+    start = oldest_snapshot(connection)
+    scheduler, memory = Scheduler(start.rows), _Memory(is_whole=start.rows is None)
     log = select(event_log.c.batch).where(event_log.c.seq > start.after).order_by(event_log.c.seq)
     for text in connection.execute(log.execution_options(**_STREAM)):
         batch = BATCH.validate_json(text.batch)
@@ -111,10 +111,10 @@ def replay(connection: Connection) -> list[Difference]:
 def write_events(connection: Connection) -> None:
     """Write the log to stdout, one batch a line, until its end or until the reader closes the pipe.
 
-    If the start of the log was forgotten, the first line is the checkpoint.
+    If the start of the log was deleted, the first line is the snapshot.
     """
     is_whole = connection.scalar(select(func.min(event_log.c.seq))) in (None, 1)
-    start = Checkpoint() if is_whole else checkpoint(connection)
+    start = LogSnapshot() if is_whole else oldest_snapshot(connection)
     log = select(event_log.c.batch).where(event_log.c.seq > start.after).order_by(event_log.c.seq)
     log = log.execution_options(**_STREAM)
     try:
@@ -132,9 +132,9 @@ async def check(database: str) -> list[Difference]:
     return await _read(database, replay)
 
 
-async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
-    """Replay the log as ``check`` does; also return its first checkpoint."""
-    return await _read(database, lambda connection: (replay(connection), checkpoint(connection)))
+async def check_and_start(database: str) -> tuple[list[Difference], LogSnapshot]:
+    """Replay the log as ``check`` does; also return the snapshot that it starts from."""
+    return await _read(database, lambda connection: (replay(connection), oldest_snapshot(connection)))
 
 
 async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
@@ -212,10 +212,10 @@ def _difference(table: Table, key: Key, stored: Values, replayed: Values | None)
     )
 
 
-def _say_start(start: Checkpoint) -> None:
-    if start.snapshot is not None:
+def _say_start(start: LogSnapshot) -> None:
+    if start.rows is not None:
         when = datetime.fromtimestamp(start.at, UTC).isoformat(" ", "seconds")
-        print(f"from the checkpoint of {when}, after entry {start.after} of the log: only rows written since are")
+        print(f"from the snapshot of {when}, after entry {start.after} of the log: only rows written since are")
         print("compared: the log before is of another release or of the time before a restore, or it is not kept")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
-from loopline_master.core.events import Batch, Checkpointed, JobRetried, SchedulerSettings, as_logged
+from loopline_master.core.events import Batch, JobRetried, SchedulerSettings, SnapshotWritten, as_logged
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.snapshot import Snapshot
@@ -20,8 +20,7 @@ from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_master.core.wings.exemptions.exemption import Evidence
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.resources.limit import Limit
-from loopline_master.store import audit, checkpoint, restart
-from loopline_master.store.checkpoint import DatabaseSize
+from loopline_master.store import audit, log_snapshots, restart
 from loopline_master.store.database import (
     Database,
     Result,
@@ -36,6 +35,7 @@ from loopline_master.store.history import forgotten_jobs
 from loopline_master.store.history.job_sums import JobSums, Summed, forget_sums, known_pieces
 from loopline_master.store.history.past_queries import PastQueries
 from loopline_master.store.lock import SILENT_FOR_S, Epoch
+from loopline_master.store.log_snapshots import DatabaseSize
 from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
 from loopline_master.store.past.lives import JOB_GAP, begin_again, current_life
@@ -205,7 +205,7 @@ class Store:
 
     async def size(self) -> DatabaseSize:
         """Return the size of the database and of its event log."""
-        return await self._read(checkpoint.size_of)
+        return await self._read(log_snapshots.size_of)
 
     @property
     def log_bytes(self) -> int:
@@ -213,17 +213,17 @@ class Store:
         return self._writer.log_bytes
 
     async def begin_log(self, keep_s: float, now: float) -> None:
-        """Note a checkpoint if one is due, before the scheduler starts from the rows."""
+        """Write a snapshot of the log if one is due, before the scheduler starts from the rows."""
 
         def work(connection: Connection) -> None:
-            if checkpoint.is_due(connection, keep_s, now):
-                checkpoint.note(connection, now)
+            if log_snapshots.is_due(connection, keep_s, now):
+                log_snapshots.write(connection, now)
 
         await self._writer.write(work)
 
-    async def is_checkpoint_due(self, keep_s: float, now: float) -> bool:
-        """True if the last checkpoint of the log is so old that there should be another."""
-        return await self._read(lambda connection: checkpoint.is_due(connection, keep_s, now))
+    async def is_snapshot_due(self, keep_s: float, now: float) -> bool:
+        """True if another snapshot of the log is due."""
+        return await self._read(lambda connection: log_snapshots.is_due(connection, keep_s, now))
 
     async def forget_log(self, keep_s: float, now: float, most: int = _FORGOTTEN_AT_ONCE) -> int:
         """Forget entries of the log of before ``keep_s``, at most ``most``; return their number.
@@ -232,7 +232,7 @@ class Store:
         """
 
         def work(connection: Connection) -> int:
-            gone = checkpoint.forget(connection, keep_s, now, most)
+            gone = log_snapshots.forget(connection, keep_s, now, most)
             if gone:
                 shrink(connection)
             return gone
@@ -347,8 +347,8 @@ class Writer:
 def _before(batch: Batch, effects: Effects) -> list[_Work]:
     """Return what is to be done before a step's rows are written: mostly nothing."""
     work: list[_Work] = []
-    if batch.events and isinstance(batch.events[0], Checkpointed):
-        work.append(partial(checkpoint.note, now=batch.now))
+    if batch.events and isinstance(batch.events[0], SnapshotWritten):
+        work.append(partial(log_snapshots.write, now=batch.now))
     if effects.forgotten_jobs:
         work.append(partial(forgotten_jobs.forget, gone=effects.forgotten_jobs))
     return work

@@ -385,8 +385,8 @@ event_log = Table(
     Column("batch", Text, nullable=False),
 )
 
-upgrades = Table(  # of this database by a newer release, whose decisions may be others than those in the log before
-    "upgrades",
+log_snapshots = Table(  # where a replay of the log can start
+    "log_snapshots",
     metadata,
     Column("after", WHOLE, primary_key=True, autoincrement=False),  # the last event_log.seq before
     Column("at", Double, nullable=False),

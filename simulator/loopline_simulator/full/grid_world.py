@@ -61,8 +61,8 @@ class GridWorld:
 
     keeps_back = True
     """Reports without news are answered without a step, as a live master does."""
-    checkpoint_every = 0
-    """Number of steps after which the log may begin with a checkpoint; 0: never."""
+    snapshot_every = 0
+    """Number of steps after which the log may begin with a snapshot; 0: never."""
 
     def __init__(
         self, settings: SchedulerSettings, machines: Sequence[Machine], *, now: float = 1000.0, check_every: int = 1
@@ -113,8 +113,8 @@ class GridWorld:
         self._steps += 1
         is_checked = self._steps % self._check_every == 0
         events = [*self.kept_back.silence_events(events, self.now), *events]
-        if self.checkpoint_every and self._steps % self.checkpoint_every == 0:
-            events.insert(0, self.scheduler.checkpoint())
+        if self.snapshot_every and self._steps % self.snapshot_every == 0:
+            events.insert(0, self.scheduler.snapshot_event())
         effects = self._step(events, is_checked=is_checked)
         self.asked = asked(effects) or self.asked
         if crash == "before commit":

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from loopline_master.core.events import BATCH, Batch, Checkpointed, MasterStarted
+from loopline_master.core.events import BATCH, Batch, MasterStarted, SnapshotWritten
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.spec import JobSpec
 
 _SNAPSHOT = b'{"grid":'
-_BEGINNINGS = (MasterStarted, Checkpointed)
+_BEGINNINGS = (MasterStarted, SnapshotWritten)
 
 
 def batches(lines: Iterable[bytes]) -> Iterator[Batch | Snapshot]:

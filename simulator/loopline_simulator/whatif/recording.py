@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from loopline_master.core.events import (
     Batch,
-    Checkpointed,
     CheckpointsRecalled,
     Event,
     JobCancelled,
@@ -27,6 +26,7 @@ from loopline_master.core.events import (
     NetworkChanged,
     SchedulerSettings,
     ShareChanged,
+    SnapshotWritten,
     TransfersPlanned,
     WorkerDrained,
     WorkerForgotten,
@@ -213,7 +213,7 @@ class _Recorder:
             case WorkersHeard(ago_s):
                 self._heard_of(ago_s, now)
                 return []
-            case Checkpointed(settings):
+            case SnapshotWritten(settings):
                 return self._present(settings, now)
             case NetworkChanged() | TransfersPlanned() | MasterStoodStill() | WorkerForgotten() | JobsForgotten():
                 return []  # what-if has no transfers, no paused master and no departed workers

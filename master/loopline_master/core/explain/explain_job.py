@@ -11,7 +11,8 @@ from loopline_master.core.explain.explain_shares import slots_used_up, users_ahe
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.explain.explain_units import reserved_worker, units_used_up
 from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
+from loopline_master.core.kernel.door.mechanism import Purpose
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.kernel.index.requirement_class import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
@@ -343,8 +344,8 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     slots = sum(max(worker.offered, attempts.used.get(worker.name, 0)) for worker in able)  # some may be withheld
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
-    if any(state.index.slots.free_slots(w) >= job.slots for w in able if requirements.fits(job, w)):
-        detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
+    free = [w for w in able if state.index.slots.free_slots(w) >= job.slots and requirements.fits(job, w)]
+    detail += _why_not_on(state, job, free)
     waiting = [one for w in able for one in attempts.queues.of_worker.get(w.name, ()) if one.job != job.id]
     if waiting:
         detail += f"; {_by_job(waiting)} already {'waits' if len(waiting) == 1 else 'wait'} there"
@@ -356,6 +357,25 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
     return Reason(code="no_slot", count=count, detail=detail)
+
+
+_VETOES = {"gang": "would delay a job of several nodes that is planned there"}
+"""Words for the codes of vetoes. The others are reasons of their own: limits of users, and a restored database."""
+
+
+def _why_not_on(state: State, job: Job, free: Iterable[Worker]) -> str:
+    """Return why the job's next task does not start on these workers, which have room for it."""
+    task = next(iter(state.index.ready_sets[job.id].to_retry.starts or state.fresh[job.id].starts), 1)
+    vetoes = [state.wings.veto(job, task, worker, Purpose.START) for worker in free]
+    counts = Counter(veto.code for veto in vetoes if veto is not None)
+    said = [
+        f"; a start on {counted(counts[code], 'free worker')} {words}"
+        for code, words in _VETOES.items()
+        if counts[code]
+    ]
+    if None in vetoes:
+        said.append(f"; policy {state.settings.policy} has another use for what is free, or none for this job yet")
+    return "".join(said)
 
 
 _NOTES = {

@@ -7,7 +7,7 @@ ever, and its times with it. Once it starts with the right time again, before th
   its order: comparisons, as of the audit of the guarantee, come out as before;
 - what lay ahead of the last step (a planned start, the end of a quarantine, a retry) lies as far ahead of now.
 
-The event log is the witness and stays unchanged; replay continues from a checkpoint here.
+The event log is the witness and stays unchanged; replay starts at a snapshot of these rows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import re
 from sqlalchemy import Column, Connection, Double, Table, bindparam, case, delete, select, update
 
 from loopline_master.core.kernel.entities import OCCUPYING
-from loopline_master.store.checkpoint import note_upgrade
+from loopline_master.store.log_snapshots import restart_log
 from loopline_master.store.tables import attempts, carriers, grid, job_sums, metadata, samples, worker_sums
 
 LEAD_S = 60.0
 """How far the scheduler's time may be ahead of the wall clock, which is also set in small steps."""
 SQUEEZED_S = 60.0
-_BY_THE_WALL = {"audit_log", "event_log", "join_tokens", "lives", "mastership", "tokens", "upgrades", "uploads"}
+_BY_THE_WALL = {"audit_log", "event_log", "join_tokens", "lives", "log_snapshots", "mastership", "tokens", "uploads"}
 """Tables whose times are no times of the scheduler."""
 _TIME = re.compile(r"(.*_)?(at|until|since|now|start)|(first_)?(p50|p90|earliest|promised)(_p50)?|p[59]0_at")
 
@@ -43,7 +43,7 @@ def set_clock_right(connection: Connection, now: float) -> float:
     connection.execute(delete(carriers))  # each worker reports it again
     for table in (worker_sums, job_sums):  # they are made again
         connection.execute(delete(table))
-    note_upgrade(connection)
+    restart_log(connection)
     return ahead - now
 
 

@@ -15,7 +15,7 @@ from secrets import token_hex
 
 from sqlalchemy import Connection, insert, select, update
 
-from loopline_master.store.checkpoint import note_upgrade
+from loopline_master.store.log_snapshots import restart_log
 from loopline_master.store.tables import grid, lives
 
 JOB_GAP = 100_000
@@ -41,7 +41,7 @@ def begin_again(connection: Connection) -> None:
         "units_withheld_until": None,
     }
     connection.execute(update(grid).values(gaps))
-    note_upgrade(connection)  # no log leads to this number: replay continues from here
+    restart_log(connection)  # no log leads to this number: replay continues from here
 
 
 def current_life(connection: Connection) -> str:

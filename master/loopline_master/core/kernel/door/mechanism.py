@@ -101,8 +101,8 @@ class Mechanism:
         """Return the workers whose last Reports must be known at ``now``, even if they brought no news."""
         return ()
 
-    def checkpoint(self) -> Mapping[str, Any]:
-        """Return the wing's memory that is not in rows or events, as fields of ``Checkpointed``."""
+    def memory(self) -> Mapping[str, Any]:
+        """Return the wing's memory that is not in rows or events, as fields of ``SnapshotWritten``."""
         return {}
 
     def check(self, of: Job | Worker | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from loopline_master.core.events import Checkpointed
+from loopline_master.core.events import SnapshotWritten
 from loopline_master.core.kernel.door.mechanism import Handler, Lead, Purpose, Tell, Veto
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
@@ -54,9 +54,9 @@ class Gangs(Wing, Lead):
             self._memory.index.place(gang.id, gang, self.state.jobs[gang.job])
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {MasterStarted: self._open, Checkpointed: self._open}
+        return {MasterStarted: self._open, SnapshotWritten: self._open}
 
-    def _open(self, event: MasterStarted | Checkpointed, tell: Tell) -> None:
+    def _open(self, event: MasterStarted | SnapshotWritten, tell: Tell) -> None:
         self.planning.open()
 
     def _note_gang(self, gang: Gang) -> None:

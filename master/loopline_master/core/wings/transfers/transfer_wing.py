@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loopline_master.core.events import Checkpointed, NetworkChanged, TransfersPlanned
+from loopline_master.core.events import NetworkChanged, SnapshotWritten, TransfersPlanned
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Job, Worker
@@ -45,7 +45,7 @@ class Transfers(Wing):
     def handlers(self) -> Mapping[type, Handler]:
         return {
             MasterStarted: self._begin,
-            Checkpointed: self._resume,
+            SnapshotWritten: self._resume,
             NetworkChanged: lambda event, _: carrying.change_network(self.state, event),
             TransfersPlanned: lambda event, tell: carrying.adopt(self.state, event, tell),
         }
@@ -53,7 +53,7 @@ class Transfers(Wing):
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"peers": self._hear}
 
-    def checkpoint(self) -> Mapping[str, Any]:
+    def memory(self) -> Mapping[str, Any]:
         transfers = self._memory.transfers
         return {"nodes": tuple(transfers.nodes.values()), "request": transfers.number}
 
@@ -68,7 +68,7 @@ class Transfers(Wing):
     def _begin(self, event: MasterStarted, tell: Tell) -> None:
         carrying.begin(self.state)
 
-    def _resume(self, event: Checkpointed, tell: Tell) -> None:
+    def _resume(self, event: SnapshotWritten, tell: Tell) -> None:
         carrying.resume(self.state, event.nodes, event.request)
 
     def _hear(self, worker: Worker, told: PeerReport) -> None:
