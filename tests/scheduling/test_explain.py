@@ -62,6 +62,22 @@ def test_explains_a_job_that_no_worker_can_run() -> None:
     assert task_says(grid, job, 1) == ("queued", job_says(grid, job))
 
 
+def test_explains_that_the_only_worker_is_being_drained() -> None:
+    grid = Grid()
+    grid.join("a", facts(2))
+    job = grid.submit(1)
+    grid.step(WorkerDrained("a"))
+    grid.wait(1.0)
+    assert job_says(grid, job) == "its only task running on 1 worker", "nothing of it waits"
+    other = grid.submit(1)
+    could = "1 of 1 known worker could (being drained: a)"
+    assert job_says(grid, other) == f"no connected worker can run it (it needs 1 slot); {could}"
+    for name in "bcde":
+        grid.join(name, facts(2), reports=False)
+        grid.step(WorkerDrained(name))
+    assert job_says(grid, other).endswith("5 of 5 known workers could (being drained: a, b, c and 2 more)")
+
+
 def test_explains_a_grid_without_workers() -> None:
     grid = Grid()
     job = grid.submit()

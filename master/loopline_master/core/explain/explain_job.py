@@ -41,6 +41,7 @@ from loopline_shared.spec import JobSpec
 _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
 _MOST_PREPARING = 3
+_MOST_DRAINED = 3
 _MOST_TRANSFERS_SHOWN = 100
 _SESSION = "part of a session, which takes turns as one job: it waits for no other job, and none waits for it"
 _NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
@@ -194,16 +195,19 @@ def _blocked(state: State, job: Job) -> Reason | None:
         return None
     if job.paused:
         return Reason(code="paused", count=unstarted, detail="paused by its owner: nothing more of it is started")
-    if job.starved_since is None:
+    if job.starved_since is None or not (unstarted or job.quorum):
         return None
     if job.quorum and state.index.requirements.workers[state.index.requirements.key_of(job)]:
         detail = f"no other worker is connected that its quorum of {job.quorum} needs"
         detail += ", so it holds no other job meanwhile" if job.stalled else ""
         return Reason(code="no_worker", count=unstarted, detail=detail)
     key = state.index.requirements.key_of(job)
-    able = sum(meets(worker.facts, key) for worker in state.workers.values())
+    able = [worker for worker in state.workers.values() if meets(worker.facts, key)]
     detail = f"no connected worker can run it (it needs {', '.join(needs(job.spec.requires))}); "
-    detail += f"{able} of {counted(len(state.workers), 'known worker')} could"
+    detail += f"{len(able)} of {counted(len(state.workers), 'known worker')} could"
+    if drained := sorted(worker.name for worker in able if worker.draining):
+        more = f" and {len(drained) - _MOST_DRAINED} more" if len(drained) > _MOST_DRAINED else ""
+        detail += f" (being drained: {', '.join(drained[:_MOST_DRAINED])}{more})"
     if job.nodes > 1:
         detail += f", and it needs {job.nodes} at once{explain_gang.refusals(state, job)}"
     detail += ", so it holds no other job meanwhile" if job.stalled else ""
