@@ -129,6 +129,10 @@ def test_need_above_a_limit_is_accepted_with_a_warning() -> None:
         reply = grid.ask(JobSubmitted(user, spec(requires={"needs": {"matlab": 2}})))
         assert isinstance(reply, Submitted)
         assert [*reply.warnings] == warned
+        explained = explain_job(grid.scheduler, reply.job)
+        assert explained is not None
+        said = [(one.detail, one.count) for one in explained.reasons if one.code == "limit"]
+        assert said == [(warning, 1) for warning in warned]
 
 
 def test_limit_cannot_have_the_name_of_an_offered_resource() -> None:

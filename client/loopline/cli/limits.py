@@ -25,7 +25,7 @@ async def limits(*, common: Common = PLAIN) -> None:
 
 
 async def limit(
-    what: str,
+    what: str | None = None,
     /,
     *,
     user: str | None = None,
@@ -35,6 +35,7 @@ async def limit(
 ) -> None:
     """Limit the units of something that tasks hold together, or the running tasks of a job.
 
+    Without a limit to set, this shows them all, as `loopline limits` does.
     Tasks hold what their jobs ask for (`--need NAME=UNITS`). Running tasks stay when a limit is lowered.
 
     Examples:
@@ -48,7 +49,7 @@ async def limit(
     Parameters
     ----------
     what
-        NAME=UNITS or NAME=none (admins only); with `--job`, a number of tasks or `none`.
+        NAME=UNITS or NAME=none (admins only); with `--job`, a number of tasks or `none` (default: show the limits).
     user
         The limit of this user.
     per_user
@@ -56,6 +57,11 @@ async def limit(
     job
         Limit the running tasks of this job.
     """
+    if what is None:
+        if user is not None or per_user or job is not None:
+            raise usage("a limit is missing", "such as `loopline limit matlab=8`, or `loopline limit --job 12 10`")
+        await limits(common=common)
+        return
     if job is not None:
         if user is not None or per_user:
             raise usage("--job goes with neither --user nor --per-user")

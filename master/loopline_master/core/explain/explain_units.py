@@ -69,6 +69,10 @@ def _limit_used_up(state: State, job: Job, name: str, units: int) -> list[Reason
     if exceeded is None:
         return _set_aside(state, name, key) if counts.used_up(name, owner, units, key) else []
     whom, allowed = exceeded
+    if units > allowed:
+        waiting = len(state.fresh[job.id]) + len(state.index.ready_sets[job.id].to_retry)
+        detail = f"a task needs {units} {name}, and the limit is {allowed}: none starts before an admin raises it"
+        return [Reason(code="limit", count=waiting, detail=detail)]
     used, needed = counts.used[name, whom], "" if units == 1 else f" ({units} are needed)"
     if whom == WHOLE_GRID:
         users = ", by " + ", ".join(f"{user} ({n})" for user, n in _used_by(counts, name).items()) if used else ""
