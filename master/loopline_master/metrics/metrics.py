@@ -24,9 +24,9 @@ from loopline_master.core.kernel.invariants import check_job, check_worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_master.core.wings.resources.limit import WHOLE_GRID
 from loopline_master.core.wings.trust.trust import Mismatch
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
-from loopline_master.metrics.unit_gauges import UnitGauges
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
 from loopline_shared.protocol.checkpoints import CheckpointCosts
@@ -303,3 +303,28 @@ class CheckpointCounters:
         for attempt in effects.attempts.values():
             if attempt.kept_cpu_ms and attempt.ended_at == effects.grid.now:
                 self._kept_s.inc(attempt.kept_cpu_ms / 1000)
+
+
+class UnitGauges:
+    """Shows the counts of the scheduler. The check of starts begins at zero with each run of the master."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._limits = Gauge(
+            "loopline_limit_units", "Units that a limit of the grid allows", ["limit"], registry=registry
+        )
+        self._used = Gauge("loopline_limit_units_used", "... units that attempts hold", ["limit"], registry=registry)
+        self._starts = Gauge("loopline_unit_starts", "Attempts that took units as they started", registry=registry)
+        self._beyond = Gauge(
+            "loopline_unit_starts_beyond_limit", "... of these, beyond a limit in force; must be 0", registry=registry
+        )
+
+    def set(self, counts: CountedUnits) -> None:
+        """Take over the counts."""
+        self._limits.clear()
+        self._used.clear()
+        for name, allowed in counts.allowed.items():
+            self._used.labels(name).set(counts.used[name, WHOLE_GRID])
+            if WHOLE_GRID in allowed:
+                self._limits.labels(name).set(allowed[WHOLE_GRID])
+        self._starts.set(counts.starts)
+        self._beyond.set(counts.starts_beyond)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from loopline_shared.errors import LooplineError
@@ -14,7 +17,6 @@ from loopline_shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, S
 from loopline_shared.rest import stakes
 from loopline_shared.rest.direct import HEADER, TAKEN, DirectUpload
 from loopline_worker.files.allowance import NetworkAllowance
-from loopline_worker.files.stake_queue import StakeQueue
 from loopline_worker.link.http_client import HttpClient
 
 log = logging.getLogger(__name__)
@@ -282,3 +284,42 @@ def _beginning(output: Output, file: Path) -> Output:
     except OSError:
         data = b""
     return Output(output.size_bytes, cut=True, data=data)
+
+
+class StakeQueue:
+    """Lets ``at_once`` callers in at a time, those with the highest stake first."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        self._number = count()
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap; callers with one stake by arrival
+
+    @asynccontextmanager
+    async def turn(self, stake: float) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts as long as the context."""
+        await self._acquire(stake)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self, stake: float) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (-stake, next(self._number), turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was granted at the same time
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
