@@ -218,9 +218,6 @@ class MasterSettings(_SettingsBase):
             description="bytes of checkpoints a second that all workers send to the master, not to a bucket",
         ),
     ] = 1e7
-    prune_every_s: Annotated[Period, Field(description="pause between two searches for files that no job needs")] = (
-        3600.0
-    )
     webhook_hosts: Annotated[
         tuple[str, ...],
         BeforeValidator(_split),

@@ -40,7 +40,8 @@ COMMAND_WITHIN_S = 60.0  # for one command, which delays other notifications unt
 LIMIT_COMMAND_EVERY_S = 60.0  # pause between two calls of a command that sets a limit
 
 # Files.
-FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter: workers return and bring files first
+FIRST_PRUNE_AFTER_S = 300.0  # after the start: workers return and bring files first
+PRUNE_EVERY_S = 3600.0  # pause between two removals of old jobs and of files that no job needs
 RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence not removed; far below file_grace_s
 
 TURN_WITHIN_S = 20.0  # longest answer to a HEAD that waits for its turn: proxies wait 30 or more

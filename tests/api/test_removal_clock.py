@@ -94,7 +94,8 @@ async def test_wrong_clock_removes_no_jobs_and_files(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Forgetting, "forget_jobs", forget_jobs)
     monkeypatch.setattr(forgetting, "FIRST_PRUNE_AFTER_S", 0.0)
-    async with running_master(tmp_path, prune_every_s=0.05, file_grace_s=60.0) as master:
+    monkeypatch.setattr(forgetting, "PRUNE_EVERY_S", 0.05)
+    async with running_master(tmp_path, file_grace_s=60.0) as master:
         wrong = SimpleNamespace(time=lambda: time.time() + 365 * DAY_S)
         master.parts[RemovalClock]._wall = wrong.time
         monkeypatch.setattr(retention, "time", wrong)

@@ -84,7 +84,7 @@ class Bench:
         self.troubles: list[str] = []
         self.folder = folder
         self.scratch = folder / "scratch"
-        self.spool = Spool(folder / "spool", 2**30)
+        self.spool = Spool(folder / "spool")
         self.launcher = PosixLauncher(yields, sandbox, given)
         self.task_group = TaskGroup()
         self.followed: list[tuple[int, int]] = []

@@ -34,7 +34,7 @@ async def uploads(master: SmallMaster) -> AsyncIterator[Uploads]:
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
     """A spool with a result and its output file."""
-    spool = Spool(tmp_path / "spool", 2**30)
+    spool = Spool(tmp_path / "spool")
     folder = spool.files_folder(RESULT.attempt)
     folder.mkdir()
     (folder / NAME).write_bytes(CONTENT)
@@ -206,7 +206,7 @@ def test_files_stay_in_the_spool_with_their_result(spool: Spool, tmp_path: Path)
     stray = tmp_path / "spool" / "9.9.9.files"
     stray.mkdir()
     (stray / NAME).write_bytes(b"left over from a crash")
-    again = Spool(tmp_path / "spool", 2**30)
+    again = Spool(tmp_path / "spool")
     again.clear([RESULT])
     assert again.size_bytes == len(CONTENT)
     assert not stray.exists()

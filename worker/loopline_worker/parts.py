@@ -118,7 +118,7 @@ def assemble(
     meter, link_quality = Meter(computer), LinkQuality(boot_s())
     allowance = _allowance(settings, data_directory)
     uploads = Uploads(http_client, link_quality.moved, allowance)
-    spool, journal = Spool(data_directory.spool, settings.spool_limit_bytes), Journal(data_directory.journal)
+    spool, journal = Spool(data_directory.spool), Journal(data_directory.journal)
     pause = Pause(data_directory.pause)
     peering = _peering(name, settings, http_client, task_group, pause, allowance)
     cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering, allowance))

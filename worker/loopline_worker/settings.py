@@ -238,7 +238,6 @@ class WorkerSettings(Settings):
     output_limit_bytes: Annotated[
         int, Field(ge=0, description="bytes kept of each of stdout and stderr, beginning and end")
     ] = 16 * _MIB
-    spool_limit_bytes: Annotated[int, Field(ge=0, description="results kept for an absent master")] = 1024 * _MIB
     cache_limit_bytes: Annotated[int, Field(ge=0, description="input files kept for the next task")] = 10240 * _MIB
     outputs_limit_bytes: Annotated[int, Field(ge=0, description="output files of one task")] = 4096 * _MIB
     disk_reserve_bytes: Annotated[int, Field(ge=0, description="disk space left alone")] = 512 * _MIB

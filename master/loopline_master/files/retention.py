@@ -20,7 +20,7 @@ from loopline_master.files.user_files import UserFiles
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.store.queries.file_references import CHECKPOINT, Named
-from loopline_master.timings import FIRST_PRUNE_AFTER_S
+from loopline_master.timings import FIRST_PRUNE_AFTER_S, PRUNE_EVERY_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import PruneReport
 
@@ -68,7 +68,7 @@ class Retention:
 
     async def run(self) -> None:
         """Prune regularly, for ever. A failure is logged, and pruning is tried again."""
-        await asyncio.sleep(min(FIRST_PRUNE_AFTER_S, self._settings.prune_every_s))
+        await asyncio.sleep(FIRST_PRUNE_AFTER_S)
         while True:
             try:
                 report = await self.prune(self._retention_s(), delete=True)
@@ -76,7 +76,7 @@ class Retention:
                     log.info("removed %d files (%d bytes) that no job needs", report.files, report.bytes)
             except (OSError, LooplineError) as error:
                 log.warning("cannot remove files that no job needs: %s", error)
-            await asyncio.sleep(self._settings.prune_every_s)
+            await asyncio.sleep(PRUNE_EVERY_S)
 
     async def prune(self, older_than_s: float | None, *, delete: bool, by_hand: bool = False) -> PruneReport:
         """Report which files can be removed, and remove them if ``delete``.

@@ -18,7 +18,7 @@ from loopline_master.files.removal_clock import RemovalClock
 from loopline_master.files.retention import Retention
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
-from loopline_master.timings import FIRST_PRUNE_AFTER_S, FORGET_PAUSE_S
+from loopline_master.timings import FIRST_PRUNE_AFTER_S, FORGET_PAUSE_S, PRUNE_EVERY_S
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,13 @@ class Forgetting:
         self._keys = encryption.folder / "workers"
 
     async def run(self) -> None:
-        """Forget once in ``prune_every_s``, for ever."""
-        every_s = self._settings.prune_every_s
-        await asyncio.sleep(min(FIRST_PRUNE_AFTER_S, every_s))
+        """Forget once in ``PRUNE_EVERY_S``, until cancelled."""
+        await asyncio.sleep(FIRST_PRUNE_AFTER_S)
         while True:
             await self.forget_workers(self._now())
             await self.remove_keys()
             await self.forget_jobs(self._now())
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(PRUNE_EVERY_S)
 
     async def forget_workers(self, now: float) -> list[str]:
         """Forget the workers that have been away for ``forget_workers_days``; return their names."""

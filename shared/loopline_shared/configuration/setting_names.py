@@ -12,9 +12,9 @@ master max_attempts max_cores_percent max_mb_per_day max_prefetch max_processes 
 max_temperature_c name network_file notify_commands off_file on_battery on_metered order order_within other_masters
 output_flood_bytes output_limit_bytes outputs_limit_bytes overdrawn_after owner_page owner_port owner_socket
 pause_while_running peer_bytes_s peer_file_bytes peer_files peer_port peers plan_times policy port prefetch_s proxy
-prune_every_s python quarantine_s report_every_s reserve_cores reserve_memory_bytes resources retention_days
-retry_max_s retry_min_s sandbox sandbox_network sandbox_opens sandbox_shows scratch_limit_bytes share_half_life_s
-shared_folders shares single_task_order slots spool_limit_bytes stall_after_s standby task_memory_bytes tls tls_cert
-tls_key tls_names token token_file tokens transient until webhook_hosts worker_token_file yield_to_load
+python quarantine_s report_every_s reserve_cores reserve_memory_bytes resources retention_days retry_max_s
+retry_min_s sandbox sandbox_network sandbox_opens sandbox_shows scratch_limit_bytes share_half_life_s shared_folders
+shares single_task_order slots stall_after_s standby task_memory_bytes tls tls_cert tls_key tls_names token
+token_file tokens transient until webhook_hosts worker_token_file yield_to_load
 """
 SETTING_NAMES = frozenset(_NAMES.split())

@@ -33,6 +33,8 @@ from loopline_worker.core.instructions import Entry
 
 log = logging.getLogger(__name__)
 
+SPOOL_LIMIT_BYTES = 2**30
+"""Results kept for an absent master; beyond them, a worker offers no slots."""
 _WORTH_CLEANING_BYTES = 2**20
 _CAME, _BEGAN, _RESULT, _OVER = b'{"came":%s}\n', b'{"began":%s}\n', b'{"result":%s}\n', b'{"over":%s}\n'
 _LIFE = b'{"life":%s}\n'
@@ -249,7 +251,7 @@ def _list(attempts: Iterable[AttemptId]) -> bytes:
 class Spool:
     """Spool of an agent. It counts as full beyond ``limit_bytes``, but no result is dropped for that."""
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int = SPOOL_LIMIT_BYTES) -> None:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._named: dict[AttemptId, tuple[list[str], int]] = {}  # files of each, by suffix, with their bytes
