@@ -159,6 +159,8 @@ class RequirementIndex:
         """Return the entries of idle workers that serve a class in a family, in order; None if they may be many."""
         workers = self.workers.items()
         serving = [names for key, names in workers if names and owner in (None, owner_of(key)) and key in family]
+        if self._counted:  # busy workers with units are among them
+            serving = [idle.keys() & names for names in serving]
         if sum(map(len, serving)) > len(idle):
             return None
         return sorted({idle[name] for names in serving for name in names if name in idle})
