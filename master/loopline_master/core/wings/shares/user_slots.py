@@ -14,7 +14,7 @@ def slots_taken(state: State, owner: str) -> int:
 
 
 def slots_of_task(state: State, job: Job, slots: int | None = None) -> int:
-    """Return the slots that a task counts as. ``slots``: those that it takes; None: those that it asks for."""
+    """Return the slots that a task counts as, with its GPUs. ``slots``: taken on its worker; None: as requested."""
     return (job.slots if slots is None else slots) * job.nodes + state.own(Accounts).slots_for_gpus(job)
 
 
