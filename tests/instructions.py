@@ -17,13 +17,15 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
 from loopline_master.core.scheduler import Scheduler
-from loopline_shared.model import AttemptId, Held, Load, Outcome, Output, Result
+from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Resource, Result
 from loopline_shared.protocol import link_session
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report, Run
@@ -61,32 +63,69 @@ def counted(operation: Callable[[], object]) -> int:
 
 def a_report(policy: str) -> float:
     """Count the step of a Report with one result, whose slot gets a new task."""
-    scheduler, held, sent = Scheduler(), {f"w{n:02}": deque[AttemptId]() for n in range(WORKERS)}, [0]
+    names = [f"w{n:02}" for n in range(WORKERS)]
+    grid = _Reporting(SchedulerSettings(policy, prefetch_s=1.0, max_prefetch=4), dict.fromkeys(names, facts()))
+    grid.step(JobSubmitted("user", spec(TASKS, TASKS * 0.5)))
+    grid.join()
+    return grid.count()
 
-    def step(*events: Any) -> None:
-        for name, assign in scheduler.step(events, 1000.0 + sent[0]).assigns.items():
-            held[name] += [run.attempt for run in assign.run]
 
-    def report(name: str, ends: bool) -> WorkerReported:
-        sent[0] += 1
-        results = (Result(held[name].popleft(), Outcome.SUCCEEDED, 0, wall_s=0.5, cpu_s=0.5),) if ends else ()
-        begun, waiting = [*held[name]][:1], [*held[name]][1:]
-        said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), waiting=ranges_of(waiting))
+def a_report_of_many(policy: str, *, with_units: bool) -> float:
+    """Count the same in a step of its own, among jobs of 50 different needs of 8 resources, or of memory."""
+    kinds = [f"r{number}" for number in range(8)]
+    workers = {}
+    for number in range(WORKERS):
+        offered = tuple(Resource(name, 2) for name in kinds[number % 2 :: 2]) if with_units else ()
+        workers[f"w{number:02}"] = replace(facts(4), resources=offered)
+    grid = _Reporting(SchedulerSettings(policy, prefetch_s=0.0, order="none"), workers)
+    together = [
+        chosen for half in (kinds[::2], kinds[1::2]) for size in (1, 2, 3) for chosen in combinations(half, size)
+    ]
+    for number in range(50):
+        needs = dict.fromkeys(together[number % len(together)], 1)
+        requires = {"needs": needs} if with_units else {}
+        job = spec(TASKS, TASKS * 0.5, requires={**requires, "memory_bytes": number})
+        grid.step(JobSubmitted("user", job))
+    grid.join()
+    return grid.count(batch=1)
+
+
+class _Reporting:
+    """Workers that report the ends of their tasks."""
+
+    def __init__(self, settings: SchedulerSettings, workers: dict[str, Facts]) -> None:
+        self.scheduler, self.sent, self.workers = Scheduler(), 0, workers
+        self.held = {name: deque[AttemptId]() for name in workers}
+        self.step(MasterStarted(settings))
+
+    def join(self) -> None:
+        self.step(*(WorkerJoined(name, 1, "boot", known) for name, known in self.workers.items()))
+        self.step(*(self.report(name, ends=False) for name in self.held))
+
+    def count(self, batch: int = BATCH) -> float:
+        names, total, rounds = deque(self.held), 0, ROUNDS * BATCH // batch
+        for warm in range(2 * rounds):
+            reports = [self.report(name, ends=True) for name in list(names)[:batch]]
+            names.rotate(-batch)
+            if warm < rounds:
+                self.step(*reports)
+            else:
+                total += counted(lambda reports=reports: self.step(*reports))  # type: ignore[misc]
+        return total / rounds / batch
+
+    def step(self, *events: Any) -> None:
+        for name, assign in self.scheduler.step(events, 1000.0 + self.sent).assigns.items():
+            self.held[name] += [run.attempt for run in assign.run]
+
+    def report(self, name: str, ends: bool) -> WorkerReported:
+        self.sent += 1
+        held, slots = self.held[name], self.workers[name].slots
+        results = (Result(held.popleft(), Outcome.SUCCEEDED, 0, wall_s=0.5, cpu_s=0.5),) if ends else ()
+        begun, waiting = [*held][:slots], [*held][slots:]
+        said = Report(
+            self.sent, self.sent, tuple(map(Held, begun)), results, Load(slots, 1.0), waiting=ranges_of(waiting)
+        )
         return WorkerReported(name, 1, said)
-
-    step(MasterStarted(SchedulerSettings(policy, prefetch_s=1.0, max_prefetch=4)))
-    step(JobSubmitted("user", spec(TASKS, TASKS * 0.5)))
-    step(*(WorkerJoined(name, 1, "boot", facts()) for name in held))
-    step(*(report(name, ends=False) for name in held))
-    names, total = deque(held), 0
-    for warm in range(2 * ROUNDS):
-        batch = [report(name, ends=True) for name in list(names)[:BATCH]]
-        names.rotate(-BATCH)
-        if warm < ROUNDS:
-            step(*batch)
-        else:
-            total += counted(lambda batch=batch: step(*batch))  # type: ignore[misc]
-    return total / ROUNDS / BATCH
 
 
 def a_report_with_20_results() -> float:

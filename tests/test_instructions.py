@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.instructions import VERSION, counted, counts_apart, recorded
+from tests.instructions import VERSION, a_report_of_many, counted, counts_apart, recorded
 
 TOLERANCE = 1.03
 """Counts are deterministic: this is the permitted cost of all disabled features together."""
@@ -25,3 +25,10 @@ def test_count_of_an_operation_is_repeatable() -> None:
         return sum(number for number in range(100))
 
     assert counted(operation) == counted(operation) > 400
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "fair", "first-come"])
+def test_needs_of_resources_add_at_most_half_to_a_step(policy: str) -> None:
+    """50 different needs of 8 resources, beside 50 different needs of memory."""
+    plain, needing = (a_report_of_many(policy, with_units=with_units) for with_units in (False, True))
+    assert needing < 1.5 * plain, f"{needing:.0f} instructions, {plain:.0f} without units"

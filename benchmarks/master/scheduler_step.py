@@ -13,9 +13,9 @@ out, the same rows made and changed, over a dict of running tasks, a heap of fre
 no replicas, no leases and no policies, reconciles and learns nothing, and could not restart from its rows. It shows
 the cost of messages and rows alone, which no scheduler in Python can avoid.
 
-``--growth``: also other numbers of tasks, workers, slots and jobs, jobs with different requirements, and
-very short tasks, hundreds of them prefetched at each worker; a Report then brings five results at once and lists all
-held attempts (rates are of results).
+``--growth``: also other numbers of tasks, workers, slots and jobs, jobs with different requirements or needs of
+resources, and very short tasks, hundreds of them prefetched at each worker; a Report then brings five results at once
+and lists all held attempts (rates are of results).
 """
 
 from __future__ import annotations
@@ -50,7 +50,18 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.job.parameters import Range
 from loopline_shared.job.requirements import Requirements
-from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
+from loopline_shared.model import (
+    AttemptId,
+    AttemptState,
+    Facts,
+    Held,
+    Load,
+    Order,
+    Outcome,
+    Resource,
+    Result,
+    TaskState,
+)
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report, Run
 from loopline_shared.spec import JobSpec, TaskSpec
@@ -60,6 +71,7 @@ gc.set_threshold(50_000, 20, 20)  # as the master has it
 BATCHES = (1, 10, 100)
 ROUNDS = 3
 NOW = 1e9
+RESOURCES = [f"r{number}" for number in range(8)]
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,7 @@ class Case:
     results: int = 1  # of a Report
     listed: bool = False  # task by task, not as a sweep
     requirements: int = 1  # number of different memory requirements, in turn; all workers meet them
+    units: bool = False  # they also need units of resources; each worker offers four of eight
 
     @property
     def spec(self) -> JobSpec:
@@ -86,7 +99,10 @@ class Case:
     @property
     def submissions(self) -> list[JobSubmitted]:
         """The jobs."""
-        needs = [Requirements(memory_bytes=1_000_000 * number) for number in range(self.requirements)]
+        needs = [
+            Requirements(memory_bytes=1_000_000 * number, needs=_needs(number) if self.units else {})
+            for number in range(self.requirements)
+        ]
         spec, which = self.spec, cycle(needs)
         return [JobSubmitted("user", spec.model_copy(update={"requires": next(which)})) for _ in range(self.jobs)]
 
@@ -107,7 +123,7 @@ class Swarm:
         self.holding: dict[str, deque[AttemptId]] = {f"w{number:04}": deque() for number in range(case.workers)}
         self.seq = dict.fromkeys(self.holding, 0)
         self.load = Load(case.slots, spare_cpu=float(case.slots))
-        self.facts = [_facts(case.slots, speed) for speed in (1.0, 2.0)]
+        self.facts = [_facts(case.slots, speed, units=case.units) for speed in (1.0, 2.0)]
         self.begin()
 
     def begin(self) -> None:
@@ -204,10 +220,18 @@ class Prototype(Swarm):
         return Assign(worker.assigned, worker.assigned, tuple(runs))
 
 
-def _facts(slots: int, speed: float) -> Facts:
+def _facts(slots: int, speed: float, *, units: bool = False) -> Facts:
+    offered = RESOURCES[int(speed) % 2 :: 2] if units else ()
     return Facts(
-        "linux", "x86_64", "3.11", "0", "pc", cpus=slots, memory_bytes=8 * 10**9, slots=slots, labels=(), speed=speed
-    )
+        "linux", "x86_64", "3.11", "0", "pc", cpus=slots, memory_bytes=8 * 10**9, slots=slots, labels=(), speed=speed,
+        resources=tuple(Resource(name, 2) for name in offered),
+    )  # fmt: skip
+
+
+def _needs(number: int) -> dict[str, int]:
+    """Return needs of one to three resources of the same worker."""
+    offered = RESOURCES[number % 2 :: 2]
+    return dict.fromkeys([offered[(number // 2 + more) % 4] for more in range(1 + number // 2 % 3)], 1)
 
 
 def rates(swarm: Swarm, reports: int) -> dict[int, float]:
@@ -270,6 +294,9 @@ def grown(policy: str) -> Iterator[tuple[str, Case]]:
     yield "8 slots", Case(policy, workers=125, slots=8)
     yield "1,000 jobs", Case(policy, jobs=1_000)
     yield "1,000 jobs, all different", Case(policy, jobs=1_000, requirements=1_000)
+    for units in (False, True):
+        case = Case(policy, 200_000, jobs=10_000, slots=4, requirements=50, units=units)
+        yield f"10,000 jobs, 50 {'needs of units' if units else 'different'}", case
     yield "tasks of 1 ms", Case(policy, workers=100, task_s=0.001, results=5)
 
 

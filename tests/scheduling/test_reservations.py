@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +18,11 @@ from loopline_master.core.events import (
     WorkerUndrained,
 )
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.wings.resources.counted_units import CountedUnits
+from loopline_master.core.wings.reservations.reservation_wing import Reservations
 from loopline_shared.model import AttemptId, AttemptState, Order, Resource, WithheldGpu
 from loopline_shared.protocol.gpus import GPU, Gpu
 from tests.campaign import PATIENT
@@ -250,18 +251,6 @@ def test_reservation_ends_while_a_task_on_its_worker_is_frozen() -> None:
     assert grid.job(wide).reserved == ""
 
 
-def test_worker_kept_for_a_class_is_like_no_other_and_like_itself_only_with_the_same_units_left() -> None:
-    """Equal workers share one memory of their classes; a kept worker serves its class only if enough is left."""
-    stream = Stream(workers=1, requires={"gpus": 1})
-    wide = submit(stream.grid, requires={"gpus": 2}, timeout_s=60.0)
-    units, seen = stream.grid.scheduler.state.own(CountedUnits), set[Hashable]()
-    while not running(stream.grid, wide):
-        stream.pass_s(1)
-        if units.are_kept("w0"):
-            seen.add((units.left_on("w0"), tuple(units.on_worker["w0"].items())))
-    assert len({left for left, _ in seen}) == len(seen) > 1
-
-
 # Units of the grid's limits.
 
 
@@ -427,3 +416,25 @@ def test_units_of_a_lost_attempt_without_a_fence_are_not_reserved() -> None:
     narrow = submit(grid, 1, "bob", needs={"lic": 1}, timeout_s=30.0)
     assert not grid.job(wide).reserved
     assert running(grid, narrow), "one licence is free"
+
+
+def test_step_tries_to_reserve_for_four_classes_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be reserved, since no end of the running tasks is known. All classes are tried within seconds."""
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    labels = [f"l{number}" for number in range(10)]
+    grid.join("w0", replace(facts(2), labels=tuple(labels)))
+    submit(grid, 2, "bob")
+    jobs = [submit(grid, requires={"slots": 2, "labels": [label]}) for label in labels]
+    tries, reserve = list[list[int]](), Reservations._reserve
+
+    def counting(self: Reservations, job: Job, key: RequirementClass) -> bool:
+        tries[-1].append(job.id)
+        return reserve(self, job, key)
+
+    monkeypatch.setattr(Reservations, "_reserve", counting)
+    for _ in range(len(jobs)):
+        tries.append([])
+        grid.now += 1.0
+        grid.step()
+    assert {len(step) for step in tries} == {4}
+    assert {job for step in tries for job in step} == {*jobs}

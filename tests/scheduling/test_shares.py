@@ -356,6 +356,20 @@ def test_task_that_needs_more_than_user_slots_runs_alone() -> None:
     assert slots_of(grid) == {"ann": 4}
 
 
+def test_gpus_count_towards_user_slots() -> None:
+    grid = Grid(shares=True, user_slots=10, gpu_cores=4, order=Order.NONE, prefetch_s=0.0, max_replicas=1)
+    gpus = tuple(Gpu(f"GPU-{number}", "A4000") for number in range(4))
+    grid.join("a", replace(facts(12), resources=(Resource(GPU, 4, gpus),)))
+    grid.ask(JobSubmitted("ann", spec(5, requires={"gpus": 1})))
+    assert slots_of(grid) == {"ann": 2}, "each counts as five slots"
+    assert "10 of the 10 slots" in str(explain_job(grid.scheduler, 1, {}))
+    grid.end(grid.running("a")[0])
+    assert slots_of(grid) == {"ann": 2}
+    grid.report("a", frozen=True)
+    grid.step()
+    assert slots_of(grid) == {"ann": 4}, "frozen tasks do not count"
+
+
 def slots_of(grid: Grid) -> Counter[str]:
     """Return the number of slots that each user's attempts occupy or wait for."""
     state = grid.scheduler.state

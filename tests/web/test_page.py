@@ -341,6 +341,30 @@ async def test_the_master_says_beforehand_what_would_come_of_a_job(visit: Visit,
     visit.complaints.clear()
 
 
+async def test_a_job_asks_for_gpus_units_and_a_whole_worker(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    await visit.show("/submit")
+    await page.get_by_label("Command").fill("true")
+    await page.get_by_text("Requirements, packages").click()
+    await page.get_by_label("GPUs of a task").fill("1.5")
+    await page.get_by_label("Units of a task").fill("matlab=two")
+    await page.get_by_role("button", name="Submit 1 task").click()
+    await expect(page.get_by_text("give a whole number of GPUs")).to_be_visible()
+    await expect(page.get_by_label("Units of a task")).to_have_attribute("aria-invalid", "true")
+    await page.get_by_label("GPUs of a task").fill("0.5")
+    await page.get_by_label("Units of a task").fill("matlab=2, fpga")
+    await page.get_by_label("Whole worker").check()
+    async with page.expect_request(
+        lambda request: request.method == "POST" and request.url.endswith("/jobs")
+    ) as sent:
+        await page.get_by_role("button", name="Submit 1 task").click()
+    requires = (await sent.value).post_data_json["requires"]
+    assert requires == {"gpus": 0.5, "needs": {"matlab": 2, "fpga": 1}, "exclusive": True}
+    await expect(heading(page, re.compile("true"))).to_be_visible()
+    await expect(page.get_by_text(re.compile("no worker", re.IGNORECASE)).first).to_be_visible()
+    await grid.client().cancel(int(page.url.rpartition("/")[2]))
+
+
 async def test_a_job_that_comes_after_another_links_to_it(visit: Visit, grid: Grid) -> None:
     page = visit.page
     with held_back(grid, "chain") as wait:

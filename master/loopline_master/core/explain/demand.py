@@ -14,7 +14,7 @@ from loopline_master.core.kernel.index.requirement_class import requirement_clas
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.shares.accounts import Accounts
-from loopline_master.core.wings.shares.user_slots import slots_taken
+from loopline_master.core.wings.shares.user_slots import slots_of_task, slots_taken
 from loopline_shared.model import Order
 from loopline_shared.rest.bodies import DemandLine, DemandView
 
@@ -25,7 +25,7 @@ def demand_view(state: State) -> DemandView:
     left = _slots_left(state)
     for job in state.index.live.values():
         waiting = state.index.attempts.queues.of_job.get(job.id, 0)
-        tasks = _within(left, job, _startable(state, job))
+        tasks = _within(left, state, job, _startable(state, job))
         if tasks or waiting:
             key = requirement_class_of(job.spec.requires, job.nodes, limits=state.index.requirements.units.limits)
             alike.setdefault(key, []).append(_Part(job, tasks, waiting))
@@ -85,10 +85,11 @@ def _slots_left(state: State) -> dict[str, int]:
     return {name: max(0, allowed - slots_taken(state, name)) for name in state.own(Accounts).users}
 
 
-def _within(left: dict[str, int], job: Job, tasks: int) -> int:
+def _within(left: dict[str, int], state: State, job: Job, tasks: int) -> int:
     """Return the number of these tasks that their user's limit lets start, and count them as started."""
     if job.owner not in left or not tasks:
         return tasks
-    tasks = min(tasks, left[job.owner] // job.slots)
-    left[job.owner] -= tasks * job.slots
+    slots = slots_of_task(state, job)
+    tasks = min(tasks, left[job.owner] // slots)
+    left[job.owner] -= tasks * slots
     return tasks

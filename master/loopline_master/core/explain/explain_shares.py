@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.shares.accounts import Accounts
-from loopline_master.core.wings.shares.user_slots import may_take, slots_taken
+from loopline_master.core.wings.shares.user_slots import may_take, slots_of_task, slots_taken
 from loopline_shared.rest.bodies import LimitUse, Reason, SharesView, UserShare
 
 
@@ -47,7 +47,7 @@ def _limits_of(state: State, name: str) -> list[LimitUse]:
 
 def slots_used_up(state: State, job: Job) -> list[Reason]:
     """Return the reason that the job's user has all the slots that one user is allowed; empty otherwise."""
-    if may_take(state, job.owner, job.slots):
+    if may_take(state, job.owner, slots_of_task(state, job)):
         return []
     taken, allowed = slots_taken(state, job.owner), state.settings.user_slots
     detail = f"{job.owner} has {taken} of the {allowed} slots that one user may have at once"

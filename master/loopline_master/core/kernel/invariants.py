@@ -54,8 +54,8 @@ def _index_is_a_function_of_entities(state: State) -> None:
     assert list(state.index.live) == sorted(state.index.live), "live jobs are not in the order of their arrival"
     requirements = state.index.requirements
     for name in state.workers:  # computed for all equal workers while classes changed
-        served = [key for key, names in requirements.workers.items() if name in names]
-        found = list(requirements.served_by(name))
+        served = {key for key, names in requirements.workers.items() if name in names}
+        found = {*requirements.served_by(name)}
         assert found == served, f"{name} serves {found}, and not {served}"
 
 

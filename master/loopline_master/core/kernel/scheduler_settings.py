@@ -132,7 +132,10 @@ class SchedulerSettings:
         Period, Field(description="half of what a user has used is forgotten after so long")
     ] = 86400.0
     gpu_cores: Annotated[
-        int, Field(ge=0, le=10_000, description="slots that a GPU counts as in shares; 0: GPUs are not counted")
+        int,
+        Field(
+            ge=0, le=10_000, description="slots that a GPU counts as in shares and user_slots; 0: GPUs do not count"
+        ),
     ] = 0
     peers: Annotated[
         bool,

@@ -39,8 +39,13 @@ class Fair(WorkerFirst):
     def free_workers(self, view: View) -> Iterator[Worker]:
         """Return free workers, the fastest first, until no worker has anything left to do."""
         self._hopeless = set()
+        requirements, idle, serving = view.index.requirements, view.index.slots.idle.keys, None
+        if requirements.counts_units and len(idle) > len(requirements.workers):  # most of them may lack units
+            serving = requirements.idle_that_serve(view.index.open, view.index.turn, idle)
+        names = idle.keys() if serving is None else {entry[-1] for entry in serving}
         for worker in self.index.fastest_idle():
-            yield worker
+            if worker.name in names:
+                yield worker
             if self.index.are_all_in(self._hopeless):
                 return
 

@@ -6,8 +6,8 @@ The View answers the queries of policies from the scheduler's indexes, each in l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -76,7 +76,11 @@ class PolicyIndexes(Protocol):
         """Matching of jobs and workers."""
 
     def first_of_many(
-        self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
+        self,
+        family: Mapping[RequirementClass, IntervalSet],
+        takes: Callable[[RequirementClass], bool],
+        served: Callable[[], Iterable[RequirementClass]] | None,
+        after: int,
     ) -> int | None:
         """Return the first turn after ``after`` in a family of many classes, with a class that ``takes`` accepts."""
 
@@ -243,7 +247,8 @@ class View:
             first_after = first_of([family[key] for key in family.keys() & served])
         else:
             takes = self.index.requirements.taken_by(worker.name, slots, self.index.turn)
-            first_after = partial(self.index.first_of_many, family, takes)
+            all_served = partial(self.index.requirements.served_in, slots, worker.name, self.index.turn)
+            first_after = partial(self.index.first_of_many, family, takes, all_served)
         sessions = self.index.sessions.at
         for low, high in ((after, MAX_ID), (-1, after)):
             at = first_after(low)
@@ -384,20 +389,20 @@ class WorkerFirst(Policy):
         family = view.index.open if self.replicates else view.index.ready
         serving: list[tuple[int, int, str]] | None = None  # idle workers with a class of the family, if they are few
         listed_at = -1
+        lists_first = requirements.counts_units and len(idle.order) > len(requirements.workers)
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            serves = not family.keys().isdisjoint(requirements.served_by(entry[-1], view.index.turn))
-            if serves and requirements.widest > -entry[0]:
-                narrow = requirements.served_in(-entry[0], entry[-1], view.index.turn)
-                serves = not family.keys().isdisjoint(narrow)
+            serves = not lists_first and requirements.serves_any(family, -entry[0], entry[-1], view.index.turn)
             if not serves and listed_at != changes:
-                wanted = requirements.wanted(family, view.index.turn)
-                serving, listed_at = requirements.idle_that_serve(wanted, idle.keys), changes
+                serving = requirements.idle_that_serve(family, view.index.turn, idle.keys)
+                listed_at = changes
             if not serves and serving is not None:
-                at = bisect_right(serving, entry)
+                at = bisect_left(serving, entry)
                 if at == len(serving):
                     return
                 serves, entry = True, serving[at]
+            elif lists_first:
+                serves = requirements.serves_any(family, -entry[0], entry[-1], view.index.turn)
             if serves:
                 yield view.workers[entry[-1]]
             if changes == idle.changes:

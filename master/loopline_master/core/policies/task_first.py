@@ -128,7 +128,7 @@ def _next_job(
         wanted = ready if user is None else view.index.requirements.wanted(ready, user)
         turn = first_of([ready[key] for key in wanted if unplaced.get(key, 0) < _MOST_UNPLACED])(last)
     else:
-        turn = view.index.first_of_many(ready, takes, last)
+        turn = view.index.first_of_many(ready, takes, None, last)
     if turn is not None and (session := view.index.sessions.at.get(turn)) is not None:
         turn = session.first_ready(takes)
     return None if turn is None else view.index.live[turn]

@@ -254,29 +254,37 @@ class Index:
         return self.places.get(job.id, 0) & _READY != 0
 
     def first_of_many(
-        self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
+        self,
+        family: Mapping[RequirementClass, IntervalSet],
+        takes: Callable[[RequirementClass], bool],
+        served: Callable[[], Iterable[RequirementClass]] | None,
+        after: int,
     ) -> int | None:
         """Return the first turn after ``after`` of a family with many classes, with a class that ``takes`` accepts.
 
+        ``served``: returns all classes that it accepts; None if each must be asked.
+
         Jobs are checked in their order, because where many different jobs wait, the next match is usually among the
-        first. If it is not, each class is asked, so the search takes at most twice as long as asking each class at
-        once.
+        first. If it is not, each class is asked, which takes about as long as checking a quarter as many jobs.
         """
-        keys, wanted, turn = self.requirements.keys, _READY if family is self.ready else _OPEN, after
-        for _ in range(len(family)):
+        keys, place, turn = self.requirements.keys, _READY if family is self.ready else _OPEN, after
+        for _ in range(len(family) // 4 + 1):
             found = self.runnable.first_after(turn)
             if found is None:
                 return None
             turn = found
             if found in self.sessions.at:
                 session = self.sessions.at[found]
-                if any(takes(key) for key in (session.ready if wanted is _READY else session.open)):
+                if any(takes(key) for key in (session.ready if place is _READY else session.open)):
                     return found
                 continue
             job = self.live[found].id
-            if self.places[job] & wanted and takes(keys[job]):
+            if self.places[job] & place and takes(keys[job]):
                 return found
-        firsts = (members.first_after(turn) for key, members in family.items() if takes(key))
+        wanted = (
+            [key for key in family if takes(key)] if served is None else [key for key in served() if key in family]
+        )
+        firsts = (family[key].first_after(turn) for key in wanted)
         return min((first for first in firsts if first is not None), default=None)
 
     def on_worker(self, task: TaskId, worker: str) -> bool:

@@ -5,13 +5,14 @@ quarantine; they serve the class. If there are none, all able workers serve it: 
 jobs that no other worker could run.
 
 A class whose attempts hold units (units.py) is served by no worker while these are used up, so that policies do not
-propose its jobs again and again. Workers without enough units of a resource do not serve it.
+propose its jobs again and again. Workers without enough units of a resource do not serve it. If the units left on a
+worker change, only the classes are updated that the worker can now serve, or no longer can.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,16 +29,14 @@ from loopline_master.core.kernel.index.requirement_class import (
     resources_of,
     slots_of,
 )
-from loopline_master.core.kernel.index.units import NO_UNITS, ResourceNeeds, Units
+from loopline_master.core.kernel.index.units import NO_UNITS, NeedPart, ResourceNeeds, Units
 from loopline_master.core.kernel.index.units import RequirementClass as RequirementClass
 from loopline_shared.model import Facts
 
 Entry = TypeVar("Entry", bound="tuple[Any, ...]")
-Served = KeysView[RequirementClass]
-"""View of the requirement classes in order of arrival; it follows their changes."""
-_Alike = tuple[tuple[object, ...], int, str | None, Hashable]
+_Alike = tuple[tuple[object, ...], int, str | None]
 
-_NONE: Served = dict[RequirementClass, None]().keys()
+_NONE = dict[RequirementClass, None]()
 _NOBODY: set[str] = set()
 """Workers of a class whose units are used up."""
 _MOST_ALIKE = 1024
@@ -56,11 +55,29 @@ class _LeftClass:
     serving: list[dict[RequirementClass, None]]  # served classes of those workers, where this class was included
 
 
+@dataclass(slots=True, eq=False)
+class _Counted:
+    """Workers of a class whose attempts hold units."""
+
+    candidates: set[str]  # they serve the class as long as they have units left
+    enough: set[str]  # candidates with enough left; the same set if the class holds no worker's resources
+    serving: set[str]  # the same set, or _NOBODY while a limit is used up
+
+
+@dataclass(slots=True, eq=False)
+class _NeedingClasses:
+    """Classes with the same needs of workers' resources."""
+
+    lacking: dict[str, int] = field(default_factory=dict)  # number of resources that are short, by worker
+    classes: dict[RequirementClass, _Counted] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class RequirementIndex:
     """Jobs by requirement class, and the available workers that meet each.
 
     The classes that a worker serves are computed once for all equal workers, and kept while classes come and go.
+    Those that hold units are checked each time: they change with every start.
     """
 
     jobs: dict[RequirementClass, set[int]] = field(default_factory=dict)
@@ -77,43 +94,73 @@ class RequirementIndex:
     widest: int = 0  # maximum of ``widths``
     holding: dict[str | int, dict[RequirementClass, None]] = field(default_factory=dict)
     """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job."""
-    needing: dict[str, dict[ResourceNeeds, dict[RequirementClass, None]]] = field(default_factory=dict)
-    """Classes that hold workers' resources, by resource and by their needs."""
-    short: dict[ResourceNeeds, set[str]] = field(default_factory=dict, compare=False)
-    """Workers with too little left for these needs. Only a change concerns the classes."""
     out: set[RequirementClass] = field(default_factory=set)  # classes whose units are used up
     units: Units = field(default=NO_UNITS, repr=False, compare=False)
-    _chosen_from: dict[RequirementClass, set[str]] = field(default_factory=dict, compare=False)  # with resources
-    _served: dict[str, Served] = field(default_factory=dict, compare=False)  # by worker, as far as computed
+    _counted: dict[RequirementClass, _Counted] = field(default_factory=dict, compare=False)
+    _needing: dict[ResourceNeeds, _NeedingClasses] = field(default_factory=dict, compare=False)
+    _with_part: dict[str, dict[NeedPart, list[_NeedingClasses]]] = field(default_factory=dict, compare=False)
+    """The same by resource and by the part of their needs that concerns it."""
+    _lacked: dict[str, dict[str, Set[NeedPart]]] = field(default_factory=dict, compare=False)
+    """Parts of needs that a worker cannot meet now, by resource and available worker."""
+    _lacking: dict[str, dict[Hashable, Set[NeedPart]]] = field(default_factory=dict, compare=False)
+    """The same by resource and the units left, for all workers, as far as computed."""
+    _served: dict[str, dict[RequirementClass, None]] = field(default_factory=dict, compare=False)
+    """Served classes that hold no units, by worker, as far as computed."""
     _alike: dict[_Alike, tuple[Facts, dict[RequirementClass, None]]] = field(default_factory=dict, compare=False)
     """Served classes by kind, slots that a trusted worker offers, and user; with the facts of one such worker."""
     _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
     """Classes whose last job has left: usually the next job belongs to one of them."""
 
-    def served_by(self, worker: str, owner: str | None = None) -> Served:
+    def served_by(self, worker: str, owner: str | None = None) -> Collection[RequirementClass]:
         """Return the requirement classes that this worker serves, for all users or for one."""
         found = self._served.get(worker) if owner is None else None
         if found is None:
             found = self._served_by_its_kind(worker, owner)
             if owner is None:
                 self._served[worker] = found
-        return found
+        if not self._counted:
+            return found.keys()
+        counted = [key for key, one in self._counted.items() if worker in one.serving]
+        if owner is not None:
+            counted = [key for key in counted if owner_of(key) == owner]
+        return [*found, *counted]
 
     def served_in(self, slots: int, worker: str, owner: str | None = None) -> Collection[RequirementClass]:
         """Return the classes of at most ``slots`` slots that this worker serves, for all users or for one."""
-        served = self._served.get(worker) if owner is None else None  # the usual case
-        if served is None:
+        served: Collection[RequirementClass] | None = self._served.get(worker) if owner is None else None
+        if served is None or self._counted:  # seldom
             served = self.served_by(worker, owner)
         return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    @property
+    def counts_units(self) -> bool:
+        """True if attempts of some class hold units."""
+        return bool(self._counted)
+
+    def serves_any(
+        self, family: Mapping[RequirementClass, object], slots: int, worker: str, owner: str | None
+    ) -> bool:
+        """True if a class in the family is in ``served_in``."""
+        if not self._counted:
+            return not family.keys().isdisjoint(self.served_in(slots, worker, owner))
+        takes = self.taken_by(worker, slots, owner)
+        if any(worker in one.serving and key in family and takes(key) for key, one in self._counted.items()):
+            return True
+        return any(key in family and takes(key) for key in self._served_by_its_kind(worker, owner))
 
     def taken_by(self, worker: str, slots: int, owner: str | None) -> Callable[[RequirementClass], bool]:
         """Return a function that says whether a class would be in ``served_in``, without computing the others."""
         workers = self.workers
         return lambda key: worker in workers[key] and slots_of(key) <= slots and owner in (None, owner_of(key))
 
-    def idle_that_serve(self, keys: Iterable[RequirementClass], idle: Mapping[str, Entry]) -> list[Entry] | None:
-        """Return the entries of idle workers that serve one of the classes, in order; None if they may be many."""
-        serving = [names for key in keys if (names := self.workers[key])]
+    def idle_that_serve(
+        self, family: Container[RequirementClass], owner: str | None, idle: Mapping[str, Entry]
+    ) -> list[Entry] | None:
+        """Return the entries of idle workers that serve a class in a family, in order; None if they may be many."""
+        workers = self.workers.items()
+        serving = [names for key, names in workers if names and owner in (None, owner_of(key)) and key in family]
+        if self._counted:  # busy workers with units are among them
+            serving = [idle.keys() & names for names in serving]
         if sum(map(len, serving)) > len(idle):
             return None
         return sorted({idle[name] for names in serving for name in names if name in idle})
@@ -161,17 +208,17 @@ class RequirementIndex:
         if self.jobs[key]:
             self._choose(key)
             return
-        serving = [served for _, served in self._alike.values() if key in served]
-        for served in serving:
-            del served[key]
-        if len(self._left) >= _MOST_LEFT:
-            self._left.clear()
-        left = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), serving)
+        left = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), [])
         if holds_units(key):
             self._hold(key, holds=False)
             self.out.discard(key)
-            self._chosen_from.pop(key, None)
+            del self._counted[key]
         else:
+            left.serving += [served for _, served in self._alike.values() if key in served]
+            for served in left.serving:
+                del served[key]
+            if len(self._left) >= _MOST_LEFT:
+                self._left.clear()
             self._left[key] = left
         del self.jobs[key]
         del self.of_owner[job.owner][key]
@@ -205,12 +252,10 @@ class RequirementIndex:
             _toggle(able, name, meets_it)
             _toggle(self.trusted[key], name, meets_it and offered >= slots_of(key))
             self._choose(key)
-            if needs := resources_of(key):
-                is_short = self.units.is_short(name, key)
-                _toggle(self.short[needs], name, worker.is_available and is_short)
-                self._place_by_resources(name, key, is_short=is_short)
             if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
+        if self._needing:
+            self._place_resources(name)
         return changed
 
     def knows(self, worker: Worker) -> bool:
@@ -236,20 +281,21 @@ class RequirementIndex:
         """True if this worker serves the job's requirement class."""
         return worker.name in self.workers[self.keys[job.id]]
 
-    def _served_by_its_kind(self, worker: str, owner: str | None) -> Served:
-        """Return the classes that workers like this one serve, computed when the first of them is asked for."""
+    def _served_by_its_kind(self, worker: str, owner: str | None) -> dict[RequirementClass, None]:
+        """Return the classes without units that workers like this one serve, computed for the first of them."""
         facts = self.facts.get(worker)
         if facts is None:
             return _NONE  # the worker is away
-        kind = kind_of(facts), self.reliable.get(worker, 0), owner, self.units.left_on(worker)
+        kind = kind_of(facts), self.reliable.get(worker, 0), owner
         known = self._alike.get(kind)
         if known is None:
             if len(self._alike) >= _MOST_ALIKE:
                 self._forget_served()
             keys = self.workers if owner is None else self.of_owner.get(owner, ())
             self._left.clear()  # they do not record whether this kind of worker served them
-            known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
-        return known[1].keys()
+            served = {key: None for key in keys if not holds_units(key) and worker in self.workers[key]}
+            known = self._alike[kind] = facts, served
+        return known[1]
 
     def _begin_class(self, key: RequirementClass, owner: str) -> None:
         """Begin a class with its first job. The sets kept since its last job left are still valid."""
@@ -266,18 +312,18 @@ class RequirementIndex:
             self._hold(key, holds=True)
             if self.units.are_out(key):
                 self.out.add(key)
+            self._choose(key)
+            return
         self._choose(key)
         if left is not None and self.workers[key] is left.workers:
             for served in left.serving:
                 served[key] = None
-        elif resources_of(key):
-            self._forget_served()
-        elif key not in self.out:
+        else:
             self._serve(key)
 
     def _serve(self, key: RequirementClass) -> None:
-        """Enter a class that holds no worker's resources into the served classes of all workers that serve it."""
-        for (_, slots, user, _), (facts, served) in self._alike.items():
+        """Enter a class that holds no units into the served classes of all workers that serve it."""
+        for (_, slots, user), (facts, served) in self._alike.items():
             is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
             if is_in and user in (None, owner_of(key)) and meets(facts, key):
                 served[key] = None
@@ -285,46 +331,74 @@ class RequirementIndex:
     def units_change(self, of: str | int) -> None:
         """Take in that more or fewer units are left of a limit, or of a job's limit of running attempts."""
         for key in self.holding.get(of, ()):
-            if (key in self.out) is self.units.are_out(key):
-                continue
-            if key not in self.out:
-                self.out.add(key)
-                self.workers[key] = _NOBODY
-                for _, served in self._alike.values():
-                    served.pop(key, None)
-                continue
-            self.out.discard(key)
-            if resources_of(key):
-                self._choose(key)
-            else:  # as if its first job came now
-                del self.workers[key]
-                self.workers[key] = self._candidates(key)
-                self._serve(key)
+            is_out = self.units.are_out(key)
+            if (key in self.out) is not is_out:
+                (self.out.add if is_out else self.out.discard)(key)
+                counted = self._counted[key]
+                self.workers[key] = counted.serving = _NOBODY if is_out else counted.enough
 
     def resources_change(self, worker: str, resources: Iterable[str], *, one_by_one: bool = False) -> None:
         """Take in that a worker has more or fewer units of these resources left.
 
         ``one_by_one``: classes with the same needs may differ, because units are kept for one, or were until now.
         """
-        self._served.pop(worker, None)
-        one_by_one = one_by_one or self.units.are_kept(worker)
-        affected = {needs: keys for name in resources for needs, keys in self.needing.get(name, {}).items()}
-        for needs, keys in affected.items():
-            is_short, known = self.units.is_short(worker, next(iter(keys))), self.short[needs]
-            if not one_by_one and (worker in known) is is_short:
+        if worker not in self.available:
+            return
+        is_kept = one_by_one or worker in self.units.kept
+        for name in resources:
+            if not (parts := self._with_part.get(name)):
                 continue
-            _toggle(known, worker, is_short)
-            for key in keys:
-                is_short = self.units.is_short(worker, key) if one_by_one else is_short
-                self._place_by_resources(worker, key, is_short=is_short)
+            lacked, now = self._lacked[name], self._parts_lacked(worker, name)
+            before, lacked[worker] = lacked[worker], now
+            for part in before ^ now:
+                change = 1 if part in now else -1
+                for needing in parts[part]:
+                    lacking = needing.lacking[worker] = needing.lacking.get(worker, 0) + change
+                    if not lacking:
+                        del needing.lacking[worker]
+                    if lacking <= max(change, 0) and not is_kept:
+                        self._place_in(worker, needing)
+            for needing in {id(one): one for alike in parts.values() for one in alike}.values() if is_kept else ():
+                self._place_in(worker, needing)
 
-    def _place_by_resources(self, worker: str, key: RequirementClass, *, is_short: bool) -> None:
-        """Enter a worker into a class that holds workers' resources, or drop it."""
-        if key not in self.out:
-            _toggle(self.workers[key], worker, not is_short and worker in self._candidates(key))
+    def _place_in(self, worker: str, needing: _NeedingClasses) -> None:
+        """Enter a worker into classes of the same needs, or drop it if it has too little left."""
+        is_short, is_kept = worker in needing.lacking, worker in self.units.kept
+        for key, counted in needing.classes.items():
+            if is_short or worker not in counted.candidates or (is_kept and self.units.is_short(worker, key)):
+                counted.enough.discard(worker)
+            else:
+                counted.enough.add(worker)
+
+    def _place_resources(self, worker: str) -> None:
+        """Enter the units that a worker has left, or drop it if it is not available."""
+        for name in self._with_part:
+            self._lacked[name].pop(worker, None)
+            if worker in self.available:
+                self._lacked[name][worker] = self._parts_lacked(worker, name)
+        for needs, needing in self._needing.items():
+            self._count_lacking(worker, needs, needing)
+            self._place_in(worker, needing)
+
+    def _count_lacking(self, worker: str, needs: ResourceNeeds, needing: _NeedingClasses) -> None:
+        needing.lacking.pop(worker, None)
+        lacking = sum((units, kind) in self._lacked[name].get(worker, ()) for name, units, kind in needs)
+        if lacking:
+            needing.lacking[worker] = lacking
+
+    def _parts_lacked(self, worker: str, name: str) -> Set[NeedPart]:
+        """Return the parts of needs that exceed the units left of a worker's resource."""
+        known, left = self._lacking[name], self.units.left_of(worker, name)
+        if left not in known:
+            if len(known) >= _MOST_ALIKE:
+                known.clear()
+            known[left] = {part for part in self._with_part[name] if self.units.lacks(worker, ((name, *part),))}
+        return known[left]
 
     def _hold(self, key: RequirementClass, *, holds: bool) -> None:
         """Enter a class whose attempts hold units, or drop it."""
+        if holds:
+            self._counted[key] = _Counted(_NOBODY, _NOBODY, _NOBODY)
         if resources_of(key):
             self._need(key, needs=holds)
         names: list[str | int] = [*(name for name, _, _ in resources_of(key)), *(name for name, _ in limits_of(key))]
@@ -339,19 +413,38 @@ class RequirementIndex:
     def _need(self, key: RequirementClass, *, needs: bool) -> None:
         """Enter a class whose attempts hold workers' resources, or drop it."""
         resources = resources_of(key)
-        for name, _, _ in resources:
-            alike = self.needing.setdefault(name, {})
-            if needs:
-                alike.setdefault(resources, {})[key] = None
-                continue
-            del alike[resources][key]
-            if not alike[resources]:
-                del alike[resources]
-                self.short.pop(resources, None)
-            if not alike:
-                del self.needing[name]
-        if needs and resources not in self.short:
-            self.short[resources] = {name for name in self.available if self.units.is_short(name, key)}
+        if needs:
+            needing = self._needing.get(resources) or self._begin_needs(resources)
+            needing.classes[key] = self._counted[key]
+            return
+        needing = self._needing[resources]
+        del needing.classes[key]
+        if not needing.classes:
+            del self._needing[resources]
+            for name, units, kind in resources:
+                parts = self._with_part[name]
+                parts[units, kind].remove(needing)
+                if not parts[units, kind]:
+                    del parts[units, kind]
+                    self._know_parts(name)
+
+    def _begin_needs(self, resources: ResourceNeeds) -> _NeedingClasses:
+        needing = self._needing[resources] = _NeedingClasses()
+        for name, units, kind in resources:
+            alike = self._with_part.setdefault(name, {}).setdefault((units, kind), [])
+            alike.append(needing)
+            if len(alike) == 1:
+                self._know_parts(name)
+        for worker in self.available:
+            self._count_lacking(worker, resources, needing)
+        return needing
+
+    def _know_parts(self, name: str) -> None:
+        """Take in that there are more or fewer parts of needs that concern this resource."""
+        self._lacking[name] = {}
+        self._lacked[name] = {worker: self._parts_lacked(worker, name) for worker in self.available}
+        if not self._with_part[name]:
+            del self._with_part[name], self._lacking[name], self._lacked[name]
 
     def _candidates(self, key: RequirementClass) -> set[str]:
         """Return the workers that serve the class as long as no units are used up: the trusted, or all able ones.
@@ -365,23 +458,22 @@ class RequirementIndex:
         """Choose the workers that serve the class. If they change, the served classes of all are computed again."""
         chosen, before = self._candidates(key), self.workers.get(key)
         if holds_units(key):
-            chosen = self._with_units(key, chosen)
-        if chosen is not before:
+            self.workers[key] = self._with_units(key, chosen)
+        elif chosen is not before:
             self.workers[key] = chosen
             if before is not None:
                 self._forget_served()
 
     def _with_units(self, key: RequirementClass, candidates: set[str]) -> set[str]:
         """Return those of the workers that have the units left."""
-        if key in self.out:
-            return _NOBODY
-        if not resources_of(key):
-            return candidates
-        before = self.workers.get(key)
-        if before is not None and before is not _NOBODY and self._chosen_from.get(key) is candidates:
-            return before  # _place_by_resources keeps it up to date
-        self._chosen_from[key] = candidates
-        return {name for name in candidates if not self.units.is_short(name, key)}
+        counted = self._counted[key]
+        if counted.candidates is not candidates:
+            counted.candidates = counted.enough = candidates
+            if needs := resources_of(key):
+                counted.enough = candidates - self._needing[needs].lacking.keys()
+                counted.enough -= {worker for worker in self.units.kept if self.units.is_short(worker, key)}
+        counted.serving = _NOBODY if key in self.out else counted.enough
+        return counted.serving
 
     def _forget_served(self) -> None:
         self._served.clear()

@@ -12,6 +12,9 @@ from loopline_shared.protocol.gpus import GpuKind
 ResourceNeeds = tuple[tuple[str, int, GpuKind], ...]
 """Units of a worker's resources that each attempt holds; only GPUs have kinds, others ANY_GPU."""
 
+NeedPart = tuple[int, GpuKind]
+"""The part of ``ResourceNeeds`` that concerns one resource."""
+
 RequirementClass = tuple[
     str | None, int, frozenset[str], int, bool, str | None, str, str, int, str, ResourceNeeds, Needs, int
 ]
@@ -26,6 +29,8 @@ class Units:
 
     limits: Collection[str] = ()
     """Names of the grid's limits; a need of any other name is a need of a worker's resource."""
+    kept: Collection[str] = ()
+    """Workers with resources that are kept for one class."""
 
     def most(self, name: str, user: str) -> int | None:
         """Return the smallest limit of these units for a user; None if there is none."""
@@ -38,6 +43,18 @@ class Units:
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False
+
+    def lacks(self, worker: str, needs: ResourceNeeds) -> bool:
+        """True if too little of the worker's resources is left for these needs, even if no units are kept."""
+        return False
+
+    def offering(self, gpus: Iterable[str]) -> Collection[str]:
+        """Return the workers that offer one of these GPUs."""
+        return ()
+
+    def left_of(self, worker: str, name: str) -> Hashable:
+        """Return what is left of a worker's resource: workers with equal answers lack it for the same needs."""
+        return None
 
     def would_suffice(self, worker: str, key: RequirementClass) -> bool:
         """True if the resources that the worker does not withhold suffice for an attempt once all are free."""
@@ -67,14 +84,6 @@ class Units:
     def shortages(self, key: RequirementClass) -> Iterable[tuple[int, Holders]]:
         """Return the units that an attempt of the class lacks of each limit, and that limit's holders."""
         return ()
-
-    def are_kept(self, worker: str) -> bool:
-        """True if resources of the worker are kept for one class."""
-        return False
-
-    def left_on(self, worker: str) -> Hashable:
-        """Return what is left of the worker's resources; None if none of them is in use."""
-        return None
 
 
 NO_UNITS = Units()

@@ -51,7 +51,7 @@ class Reservations(Wing):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._new: list[int] = []  # wide jobs that have entered, and have no class yet
-        self._keys: set[RequirementClass] = set()  # of wide jobs; some may have left
+        self._keys: dict[str, set[RequirementClass]] = {}  # of wide jobs, by user; some may have left
         self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
         self._kept: dict[str, RequirementClass] = {}  # their classes, by the worker
         self._of_limit: dict[str, str] = {}  # by limit: the reserved worker of the job that has units set aside
@@ -105,11 +105,11 @@ class Reservations(Wing):
                 self.state.put(job)
             if job.reserved:
                 self._release(job.reserved)
-        if attempt.gpus:  # other workers may offer them, too
-            self._changed |= self._holders.keys()
-        elif attempt.worker in self._holders:
+        if attempt.worker in self._holders:
             self._changed.add(attempt.worker)
-        for name, _ in job.needs if self._of_limit else ():
+        if attempt.gpus and self._holders:  # other workers may offer them, too
+            self._changed |= self._holders.keys() & self.state.index.requirements.units.offering(attempt.gpus)
+        for name, _ in job.needs if self._of_limit and after else ():  # its end frees units, and makes none void
             if name in self._of_limit:
                 self._changed.add(self._of_limit[name])
 
@@ -160,28 +160,24 @@ class Reservations(Wing):
         """Reserve a worker for each user's first wide job, if it cannot start anywhere now."""
         self._proposed.clear()
         requirements = self.state.index.requirements
-        self._keys |= {requirements.keys[new] for new in self._new if new in requirements.keys}
+        for key in [requirements.keys[new] for new in self._new if new in requirements.keys]:
+            self._keys.setdefault(owner_of(key), set()).add(key)
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
-        self._keys &= requirements.jobs.keys()
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        waiting = dict[str, list[tuple[Job, RequirementClass]]]()
-        for key in sorted(self._keys, key=self._turn_of):
-            if owner_of(key) not in owners and (job := self._first_of(key)):
-                waiting.setdefault(job.owner, []).append((job, key))
-        for theirs in waiting.values():
+        waiting = dict[str, list[tuple[int, int, RequirementClass]]]()
+        for owner in [*self._keys.keys() - owners]:
+            self._keys[owner] &= requirements.jobs.keys()
+            if theirs := [(job.turn, job.id, key) for key in self._keys[owner] if (job := self._first_of(key))]:
+                waiting[owner] = sorted(theirs)
+            elif not self._keys[owner]:
+                del self._keys[owner]
+        for owner in sorted(waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0])):
+            theirs = waiting[owner]
             others = theirs[_MOST_TRIED:]
             some = [others[int(self.state.now) % len(others)]] if others else []
-            any(self._reserve(job, key) for job, key in theirs[:_MOST_TRIED] + some)
+            any(self._reserve(self.state.jobs[job], key) for _, job, key in theirs[:_MOST_TRIED] + some)
         if not self.is_awake:
             self.state.wings.arrange()
-
-    def _turn_of(self, key: RequirementClass) -> tuple[float, float]:
-        """Return the use of the class's user, and the arrival of its first job with a task to start.
-
-        The arrival is infinity if there is no such task.
-        """
-        turns = self.state.index.ready.get(key)
-        return self.state.wings.rank(owner_of(key)), turns.starts[0] if turns and turns.starts else inf
 
     def _first_of(self, key: RequirementClass) -> Job | None:
         """Return the first job of a class that could start a task if there were room; None if there is room."""

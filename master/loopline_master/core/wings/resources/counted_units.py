@@ -18,7 +18,7 @@ from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.attempts import Attempts, may_be_running
 from loopline_master.core.kernel.index.requirement_class import alone_in, limits_of, owner_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
-from loopline_master.core.kernel.index.units import Holders, Units, time_until
+from loopline_master.core.kernel.index.units import Holders, ResourceNeeds, Units, time_until
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
@@ -44,8 +44,13 @@ class CountedUnits(Units):
         self._kept: dict[str, tuple[RequirementClass, Collection[str]]] = {}  # resources by worker, for one class
         self._aside: dict[str, RequirementClass] = {}  # by limit: the class that has units set aside
         self._offering: dict[str, set[str]] = {}  # workers that offer each GPU
-        self._free: dict[str, list[Gpu]] = {}  # GPUs not wholly in use by worker, as far as computed
+        self._usable: dict[str, list[Gpu]] = {}  # GPUs not withheld by worker, the least capable first
+        self._free: dict[str, list[Gpu]] = {}  # those of them that are not wholly in use
         self._workers, self._jobs, self._attempts = workers, jobs, attempts
+
+    @property
+    def kept(self) -> Collection[str]:  # type: ignore[override]
+        return self._kept.keys()
 
     @property
     def limits(self) -> Collection[str]:  # type: ignore[override]
@@ -60,20 +65,24 @@ class CountedUnits(Units):
     def are_out(self, key: RequirementClass) -> bool:
         if self.are_withheld:
             return True
-        of_limits = limits_of(key)
-        if of_limits and any(self.used_up(name, owner_of(key), units, key) for name, units in of_limits):
-            return True
-        return self._is_job_limited(key)
+        for name, units in limits_of(key):
+            if self._left_to(key, name) < units:
+                return True
+        return alone_in(key) > 0 and self._is_job_limited(key)
 
     def _is_job_limited(self, key: RequirementClass) -> bool:
         job = self._jobs.get(alone_in(key))
         return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
 
     def is_short(self, worker: str, key: RequirementClass) -> bool:
-        used, kept = self.on_worker.get(worker) or _NOTHING, self._kept.get(worker)
+        kept = self._kept.get(worker)
         if kept and kept[0] != key and any(name in kept[1] for name, _, _ in resources_of(key)):
             return True
-        for name, units, kind in resources_of(key):
+        return self.lacks(worker, resources_of(key))
+
+    def lacks(self, worker: str, needs: ResourceNeeds) -> bool:
+        used = self.on_worker.get(worker) or _NOTHING
+        for name, units, kind in needs:
             if name == GPU:
                 if not self._has_free(worker, kind, units):
                     return True
@@ -83,6 +92,14 @@ class CountedUnits(Units):
             elif used[name] and used[name] + units > self._units_of(worker, name):
                 return True
         return False
+
+    def left_of(self, worker: str, name: str) -> Hashable:
+        if name == GPU:
+            return tuple((gpu.details, self.gpus[gpu.id], self.sharing[gpu.id]) for gpu in self._free_on(worker))
+        if name == COMPUTER:
+            return self._is_empty(worker)
+        used = self.on_worker.get(worker, _NOTHING)[name]
+        return self._units_of(worker, name) - used if used else None
 
     def would_suffice(self, worker: str, key: RequirementClass) -> bool:
         withheld = self.withheld_on(worker)
@@ -153,20 +170,6 @@ class CountedUnits(Units):
                 if (missing := self.used[name, whom] + units - allowed) > 0:
                     yield missing, self.holders_by(name, whom)
 
-    def are_kept(self, worker: str) -> bool:
-        return worker in self._kept
-
-    def left_on(self, worker: str) -> Hashable:
-        left, kept = self._left_on(worker), self._kept.get(worker)
-        return (worker, kept[0], left) if kept else left  # like no other
-
-    def _left_on(self, worker: str) -> Hashable:
-        used, is_empty = self.on_worker.get(worker), self.counts_computers and self._is_empty(worker)
-        if not (used or is_empty or self._workers[worker].facts.resources):
-            return None
-        free = tuple((gpu.details, self.gpus[gpu.id], self.sharing[gpu.id]) for gpu in self._free_on(worker))
-        return (tuple(sorted(used.items())) if used else (), free, is_empty) if used or free or is_empty else None
-
     def _is_empty(self, worker: str) -> bool:
         """True if the worker offers all of its slots, and no attempt has one or waits for one."""
         known = self._workers[worker]
@@ -201,12 +204,12 @@ class CountedUnits(Units):
         for gpu in gpus:
             self._offering.setdefault(gpu, set()).add(worker)
         for one in (worker, *others):
-            self._free.pop(one, None)
+            self.load_changes(one)
         return others
 
     def forget_gpus(self, worker: str) -> set[str]:
         """Forget the GPUs that a worker offers. Return the other workers that offer one of them."""
-        self._free.pop(worker, None)
+        self.load_changes(worker)
         others = set[str]()
         for gpu in self._gpus_of(worker):
             workers = self._offering.get(gpu.id, set())
@@ -215,7 +218,7 @@ class CountedUnits(Units):
             if not workers:
                 self._offering.pop(gpu.id, None)
         for other in others:
-            self._free.pop(other, None)
+            self.load_changes(other)
         return others
 
     def claimed_elsewhere(self, worker: str) -> dict[str, str]:
@@ -240,18 +243,22 @@ class CountedUnits(Units):
 
     def load_changes(self, worker: str | None = None) -> None:
         """Take in that a worker, or any worker, may withhold other GPUs than before."""
-        if worker is None:
-            self._free.clear()
-        else:
-            self._free.pop(worker, None)
+        for known in (self._usable, self._free):
+            if worker is None:
+                known.clear()
+            else:
+                known.pop(worker, None)
 
     def _free_on(self, worker: str) -> list[Gpu]:
         """Return the GPUs of a worker that are not wholly in use, the least capable first."""
         free = self._free.get(worker)
         if free is None:
-            withheld = self.withheld_on(worker)
-            there = (gpu for gpu in self._gpus_of(worker) if self.gpus[gpu.id] < WHOLE_GPU and gpu.id not in withheld)
-            free = self._free[worker] = by_capability(there)
+            usable = self._usable.get(worker)
+            if usable is None:
+                withheld = self.withheld_on(worker)
+                usable = by_capability(gpu for gpu in self._gpus_of(worker) if gpu.id not in withheld)
+                self._usable[worker] = usable
+            free = self._free[worker] = [gpu for gpu in usable if self.gpus[gpu.id] < WHOLE_GPU]
         return free
 
     def withheld_on(self, worker: str) -> dict[str, str]:
@@ -269,7 +276,10 @@ class CountedUnits(Units):
         return next((one.gpus for one in self._workers[worker].facts.resources if one.name == GPU), ())
 
     def _units_of(self, worker: str, name: str) -> int:
-        return next((one.units for one in self._workers[worker].facts.resources if one.name == name), 0)
+        for one in self._workers[worker].facts.resources:
+            if one.name == name:
+                return one.units
+        return 0
 
     # --- limits -----------------------------------------------------------------------------------------------
 
@@ -314,6 +324,17 @@ class CountedUnits(Units):
             if self.used[name, whom] + units + kept > allowed:
                 return whom, allowed
         return None
+
+    def _left_to(self, key: RequirementClass, name: str) -> float:
+        """Return the units of a limit that attempts of a class may still take; infinity if there is no limit."""
+        allowed, user, left = self.allowed.get(name, {}), owner_of(key), inf
+        aside = self.aside_for(name, key) if self._aside else None
+        kept = dict(limits_of(aside))[name] if aside else 0
+        if (of_all := allowed.get(WHOLE_GRID)) is not None:
+            left = of_all - self.used[name, WHOLE_GRID] - kept
+        if (own := allowed.get(user, allowed.get(EACH_USER))) is not None:
+            left = min(left, own - self.used[name, user] - (kept if aside and user == owner_of(aside) else 0))
+        return left
 
     def aside_for(self, name: str, key: RequirementClass | None) -> RequirementClass | None:
         """Return the other class that has units of a limit set aside; None if there is none."""

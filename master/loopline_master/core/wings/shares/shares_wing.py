@@ -21,7 +21,7 @@ from loopline_master.core.policies.policy import Placement, Proposal, View
 from loopline_master.core.wings.shares import queues
 from loopline_master.core.wings.shares.accounts import Accounts, in_hand_ms
 from loopline_master.core.wings.shares.user import User
-from loopline_master.core.wings.shares.user_slots import may_take
+from loopline_master.core.wings.shares.user_slots import may_take, slots_of_task
 from loopline_shared.errors import ExceededLimit
 
 _LIMITED = (
@@ -124,7 +124,8 @@ class Shares(Wing):
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
         if self.state.settings.user_slots is None:
             return None
-        return None if may_take(self.state, job.owner, job.slots_on(worker) * job.nodes) else _NO_SLOTS
+        slots = slots_of_task(self.state, job, job.slots_on(worker))
+        return None if may_take(self.state, job.owner, slots) else _NO_SLOTS
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         """Charge the attempt's user for its slots and GPUs."""
@@ -220,7 +221,7 @@ def _is_allowed(state: State, proposal: Proposal) -> bool:
     if not isinstance(proposal, Placement):
         return True
     job = state.jobs[proposal.job]
-    return may_take(state, job.owner, job.slots)
+    return may_take(state, job.owner, slots_of_task(state, job))
 
 
 def _passes(state: State, view: View, worker: str, passed: list[str]) -> bool:

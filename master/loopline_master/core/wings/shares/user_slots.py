@@ -1,7 +1,8 @@
-"""Limit of the slots that one user has at once."""
+"""Limit of the slots that one user has at once; a GPU counts as ``gpu_cores`` slots, as in shares."""
 
 from __future__ import annotations
 
+from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.shares.accounts import Accounts
 
@@ -9,7 +10,12 @@ from loopline_master.core.wings.shares.accounts import Accounts
 def slots_taken(state: State, owner: str) -> int:
     """Return the slots of a user's tasks, without frozen attempts but with prefetched ones."""
     accounts = state.own(Accounts)
-    return accounts.users[owner].at_work + accounts.ahead.get(owner, 0)
+    return accounts.users[owner].charged + accounts.ahead.get(owner, 0)
+
+
+def slots_of_task(state: State, job: Job, slots: int | None = None) -> int:
+    """Return the slots that a task counts as, with its GPUs. ``slots``: taken on its worker; None: as requested."""
+    return (job.slots if slots is None else slots) * job.nodes + state.own(Accounts).slots_for_gpus(job)
 
 
 def may_take(state: State, owner: str, slots: int) -> bool:
