@@ -16,7 +16,8 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
 from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
-from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
+from loopline_shared.job.requirements import Requirements
+from loopline_shared.model import AttemptId, AttemptState, Function, Held, JobState, Load, Outcome
 from loopline_shared.protocol.checkpoints import (
     NO_COSTS,
     USUAL_LOSS_S,
@@ -26,7 +27,9 @@ from loopline_shared.protocol.checkpoints import (
     RefusedCheckpoint,
     TakenCheckpoint,
 )
+from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.protocol.worker_link import Report
+from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts, result
 
 POLICIES = sorted(REGISTRY)
@@ -305,6 +308,19 @@ def test_other_system_continues_only_from_portable_checkpoints() -> None:
         grid.join("mac", facts(os="macos"))
         grid.gives_back(grid.only(job))
         assert grid.resumed(grid.only(job)) == (name if portable else None)
+
+
+def test_function_continues_where_its_python_is_made_for_it() -> None:
+    grid = SavingGrid()
+    grid.join("ant", replace(facts(), functions="3.11"))
+    call = Function(f"sha256:{0:064x}", python="3.11", session="s")
+    needs = Requirements(python="3.11")
+    job = grid.submit_spec(JobSpec(function=call, requires=needs, checkpoint=saving(), max_replicas=1))
+    grid.now += 100.0
+    name = grid.saves(grid.only(job), cpu_s=80.0)
+    grid.join("bee", replace(facts(), functions="3.12", software=(f"{PACKAGES}3.11",)))
+    grid.gives_back(grid.only(job))
+    assert grid.resumed(grid.only(job)) == name
 
 
 def test_vote_of_a_quorum_continues_only_from_its_own_line() -> None:

@@ -7,8 +7,8 @@ LOOPLINE_CHECKPOINT    folder for its state, in its scratch folder: as the last 
 LOOPLINE_RESUMED       how often it was continued from a checkpoint; 0 at first
 ====================== ========================================================================
 
-Functions and members of gangs take no checkpoints. On systems other than Linux, the only checkpoint of an attempt is
-taken at its end.
+Members of gangs take no checkpoints. On systems other than Linux, the only checkpoint of an attempt is taken at its
+end.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Checkpoints(AgentWing):
             one.seq = 0
 
     def prepare(self, run: Run, job: Job) -> AttemptCheckpoints | None:
-        """Return the part of a command whose order asks for checkpoints."""
-        if run.checkpoint is None or run.function is not None or run.gang is not None:
+        """Return the part of an attempt whose order asks for checkpoints."""
+        if run.checkpoint is None or run.gang is not None:
             return None
         from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
 

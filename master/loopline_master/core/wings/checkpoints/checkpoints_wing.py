@@ -181,7 +181,7 @@ class Checkpoints(Wing):
             times=taken.times,
             size_bytes=taken.size_bytes,
             sent_bytes=taken.sent_bytes,
-            system="" if portable else _system_of(job, worker.facts),
+            system="" if portable else _system_of(worker.facts),
             progress=taken.progress,
         )
         known = self._saved.get(task.id)
@@ -277,7 +277,7 @@ class Checkpoints(Wing):
         return saved.work
 
     def _may_use(self, job: Job, saved: SavedCheckpoint, worker: Worker) -> bool:
-        if not _is_usable(saved) or (saved.system and saved.system != _system_of(job, worker.facts)):
+        if not _is_usable(saved) or (saved.system and saved.system != _system_of(worker.facts)):
             return False
         others = [name for name in saved.line if name != worker.name]
         if job.quorum is not None:
@@ -375,7 +375,9 @@ def _is_usable(saved: SavedCheckpoint) -> bool:
     return len(saved.failed_on) < MOST_FAILED
 
 
-def _system_of(job: Job, facts: Facts) -> str:
-    """Return where a checkpoint of the job that was taken on such a computer can be used."""
-    python = facts.functions if job.spec.function is not None else None
-    return " ".join(filter(None, (facts.os, facts.arch, python)))
+def _system_of(facts: Facts) -> str:
+    """Return where a checkpoint that was taken on such a computer can be used.
+
+    All attempts at a function run under the Python version that pickled it, as its job requires.
+    """
+    return f"{facts.os} {facts.arch}"
