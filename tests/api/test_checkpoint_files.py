@@ -207,7 +207,7 @@ FUNCTION = {"command": None, "function": CALLS, "requires": {"python": "3.11"}, 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"nodes": 2}, "checkpoints are taken on one worker"),
+        ({"nodes": 2, "checkpoint": {"exit_code": 85}}, "a task on several nodes cannot end to be continued"),
         (FUNCTION | {"function": CALLS | {"chunk": 2, "calls": 2}}, "a checkpoint is of one call"),
         (FUNCTION | {"checkpoint": {"exit_code": 85}}, "a function cannot end to be continued"),
         ({"outputs": [".checkpoint/state"]}, "the folder that checkpoints are taken of"),

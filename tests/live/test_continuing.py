@@ -152,6 +152,47 @@ async def test_function_continues_after_its_exception_and_a_kill_of_its_agent(gr
     assert resumed == [None, 1, 2]
 
 
+SAVES_STEPS = """
+cd "$LOOPLINE_CHECKPOINT"
+step=$(ls | sed s/step-// | sort -n | tail -n 1) step=${step:-0}
+echo "$LOOPLINE_ATTEMPT $step" >> BEGUN
+while [ "$step" -lt STEPS ] || [ ! -e GATE ]; do
+    sleep 0.4
+    step=$((step + 1))
+    echo "step $step"
+    mkdir "step-$step.new"
+    mv "step-$step.new" "step-$step"
+    rm -rf "step-$((step - 1))"
+done
+"""
+
+
+@pytest.mark.timeout(600)
+async def test_gang_continues_from_one_step_after_the_kill_of_a_member(grid: Grid) -> None:
+    begun, gate = grid.folder / "begun", grid.folder / "gate"
+    script = SAVES_STEPS.replace("STEPS", str(STEPS)).replace("BEGUN", str(begun)).replace("GATE", str(gate))
+    await grid.start_worker("ant")
+    await grid.start_worker("bee")
+    await grid.connected("ant", "bee")
+    job = await grid.submit(script, nodes=2, checkpoint=CheckpointSpec(every_s=1))
+
+    async def is_saved() -> bool:
+        found = await grid.client().checkpoints(TaskId(job, 1))
+        steps = {(one.attempt.number, one.step) for one in found if one.step}
+        return any((1, step) in steps and (2, step) in steps for _, step in steps)
+
+    await wait_for("a step that both have saved", is_saved, 120)
+    await grid.kill_worker("ant")
+    await start_worker(grid, "ant")
+    await grid.attempts_when("another launch", job, lambda all_: len(all_) == 4 and all(a.started_at for a in all_))
+    gate.touch()
+    assert (await grid.ended(job, 120)).state is JobState.SUCCEEDED
+    steps = dict(line.split() for line in begun.read_text().splitlines())
+    assert steps[f"{job}.1.3"] == steps[f"{job}.1.4"] != "0"
+    (result,) = [result async for result in grid.client().results(job)]
+    assert result.stdout == output_of(result.stdout.count("\n"))
+
+
 async def test_task_continues_on_another_worker_after_a_drain(grid: Grid) -> None:
     await grid.start_worker("ant")
     job = await submitted(grid)

@@ -34,8 +34,8 @@ class CheckpointSpec(Spec):
 
 def check_checkpoint(spec: CheckpointSpec, paths: Iterable[str], function: Function | None, nodes: int) -> None:
     """Raises ValueError if tasks with this function, and with files at these paths, cannot take checkpoints."""
-    if nodes > 1:
-        raise ValueError("checkpoints are taken on one worker: leave out checkpoint")
+    if nodes > 1 and spec.exit_code:
+        raise ValueError("a task on several nodes cannot end to be continued: leave out checkpoint.exit_code")
     if function and function.chunk:
         raise ValueError("a checkpoint is of one call: leave out chunk")
     if function and spec.exit_code:
