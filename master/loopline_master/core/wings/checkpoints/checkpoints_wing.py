@@ -244,7 +244,8 @@ class Checkpoints(Wing):
             return
         if start := self._start_of(job, task.task):
             job.saved = job.saved or {}
-            job.saved[task.task] = sum(saved.work for saved in start)
+            progress = min(saved.progress or 0.0 for saved in start)
+            job.saved[task.task] = sum(saved.work for saved in start), progress
         elif job.saved:
             job.saved.pop(task.task, None)
 
