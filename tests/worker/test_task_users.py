@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ from loopline_worker.supervisor.users import folders, service
 from loopline_worker.supervisor.users.credentials import TaskUser
 from loopline_worker.supervisor.users.slot_users import SlotUsers
 from loopline_worker.supervisor.walls import landlock
+from tests.sandboxes import without_bubblewrap
 from tests.worker.bench import Bench, run_of, until
 from tests.worker.gpu_trees import UUIDS, add_nvidia
 
@@ -69,7 +71,17 @@ def two_users() -> set[int]:
     return {one_user(), one_user() + 1}
 
 
+def may_be_entered(folder: Path) -> bool:
+    """True if every user may reach a folder."""
+    return all(part.stat().st_mode & stat.S_IXOTH for part in (folder, *folder.parents))
+
+
 SANDBOXES = [SandboxChoice.OFF, *([SandboxChoice.LANDLOCK] if landlock.version() else [])]
+IN_CELLS = not without_bubblewrap() and may_be_entered(Path(sys.base_prefix))
+"""A cell has its slot's user, who must be able to start this Python there."""
+also_in_cells = pytest.mark.parametrize(
+    "bench", [*SANDBOXES, *([SandboxChoice.BUBBLEWRAP] if IN_CELLS else [])], indirect=True
+)
 
 
 @pytest.fixture(params=SANDBOXES)
@@ -214,6 +226,7 @@ def saving(code: str, number: int = 1, every_s: float = 0.02) -> Run:
     return Run(AttemptId(1, 1, number), ("sh", "-c", code), {}, {}, checkpoint=CheckpointOrder(every_s=every_s))
 
 
+@also_in_cells
 async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: Bench, store: LocalStore) -> None:
     """It is taken when the attempt has ended: only then may the agent read files that are closed to their group."""
     code = (
@@ -232,6 +245,7 @@ async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: 
     assert {int(user), int(other)} <= two_users()
 
 
+@also_in_cells
 @pytest.mark.usefixtures("may_not_lease")
 async def test_task_with_its_own_user_is_saved_while_it_runs(bench: Bench, store: LocalStore) -> None:
     """Its processes are stopped by the zygote; its user leases the large file; neither disturbs the task."""
@@ -261,6 +275,7 @@ async def test_task_with_its_own_user_is_saved_while_it_runs(bench: Bench, store
     await bench.end_of(run)
 
 
+@also_in_cells
 async def test_user_of_a_task_leases_its_files(bench: Bench) -> None:
     """A program that opens one of them to write is not kept waiting, and the agent sees that the lease is gone."""
     code = "head -c 100000 /dev/zero > mine; touch begun; until [ -e go ]; do sleep 0.01; done; echo x >> mine"
