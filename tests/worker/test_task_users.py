@@ -25,21 +25,14 @@ from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.checkpoints import folder_snapshot
 from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
-from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
 from loopline_worker.checkpoints.local_store import LocalStore
-from loopline_worker.checkpoints.tools import CheckpointTools
-from loopline_worker.files.allowance import NetworkAllowance
-from loopline_worker.files.cache import Cache
-from loopline_worker.files.downloads import Downloads
-from loopline_worker.files.uploads import Uploads
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
-from loopline_worker.link.http_client import HttpClient
-from loopline_worker.settings import SandboxChoice, WorkerSettings
+from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.family import tree_of
 from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.supervisor.users import folders, service
@@ -49,6 +42,7 @@ from loopline_worker.supervisor.walls import landlock
 from tests.sandboxes import without_bubblewrap
 from tests.worker.bench import Bench, run_of, until
 from tests.worker.gpu_trees import UUIDS, add_nvidia
+from tests.worker.saving import local_checkpoints
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root gives tasks users of their own"
@@ -78,7 +72,7 @@ def may_be_entered(folder: Path) -> bool:
 
 SANDBOXES = [SandboxChoice.OFF, *([SandboxChoice.LANDLOCK] if landlock.version() else [])]
 IN_CELLS = not without_bubblewrap() and may_be_entered(Path(sys.base_prefix))
-"""A cell has its slot's user, who must be able to start this Python there."""
+"""The slot's user starts this Python in its cell, and needs access to it."""
 also_in_cells = pytest.mark.parametrize(
     "bench", [*SANDBOXES, *([SandboxChoice.BUBBLEWRAP] if IN_CELLS else [])], indirect=True
 )
@@ -182,28 +176,8 @@ async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:
 
 @pytest.fixture
 async def store(bench: Bench) -> AsyncIterator[LocalStore]:
-    """Let tasks take checkpoints, which stay on this disk."""
-    allowance = NetworkAllowance(bench.folder / "traffic")
-    allowance.why_closed = "closed"
-    settings = WorkerSettings.load(master="http://127.0.0.1:1", data_dir=bench.folder, token="x")
-    store = LocalStore(bench.folder / "checkpoints")
-    async with HttpClient(settings) as client:
-        wing = Checkpoints(
-            store,
-            lambda: CheckpointTools(
-                worker="w1",
-                store=store,
-                cache=Cache(bench.folder / "cache", 2**30, Downloads(client)),
-                uploads=Uploads(client, allowance=allowance),
-                allowance=allowance,
-                task_group=bench.task_group,
-                free_bytes=lambda: 2**30,
-            ),
-        )
-        wing.attach(SimpleNamespace(life="", is_in_use=False, is_stopping=False, speak=lambda: None))  # type: ignore[arg-type]
-        bench.runner._wings = [wing]
+    async with local_checkpoints(bench) as store:
         yield store
-        wing.close()
 
 
 @pytest.fixture
