@@ -227,7 +227,7 @@ class Checkpoints(Wing):
         start = self._start_of(job, task.task) if kept else ()
         known = self._saved.pop(task, [])
         if job.nodes > 1:
-            rest = gang_checkpoints.worth_keeping(known, job.nodes, start, kept)
+            rest = gang_checkpoints.worth_keeping(known, start, self.state.attempts, kept if kept > 1 else 0)
         else:
             rest = known[len(known) - kept :] if kept else []
         for saved in known:
@@ -411,7 +411,8 @@ class Checkpoints(Wing):
         """Raise AssertionError if a task has too many checkpoints, or they are out of order."""
         for task, saved in self._saved.items() if of is None else ():
             job = self.state.jobs.get(task.job)
-            most = (KEPT + 1) * job.nodes if job and job.nodes > 1 else KEPT
+            members = {one.attempt for one in saved}
+            most = (KEPT + 1) * len(members) if job and job.nodes > 1 else KEPT
             assert job is None or len(saved) <= most, f"task {task} keeps {len(saved)} checkpoints"
             assert [*saved] == sorted(saved, key=_rank), f"task {task}: out of order"
 

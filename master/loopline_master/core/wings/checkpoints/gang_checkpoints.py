@@ -6,10 +6,11 @@ gang: all members of a new launch continue from it, or all begin from the start.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Sequence
 
 from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
+from loopline_shared.model import AttemptId
 from loopline_shared.parallel import rank_of
 
 Cut = Sequence[SavedCheckpoint]
@@ -33,12 +34,13 @@ def cuts(saved: Iterable[SavedCheckpoint], nodes: int) -> list[Cut]:
     return [[found[at][rank] for rank in range(nodes)] for at in sorted(found) if len(found[at]) == nodes]
 
 
-def worth_keeping(saved: Sequence[SavedCheckpoint], nodes: int, cut: Cut, kept: int) -> list[SavedCheckpoint]:
-    """Return the checkpoints of the cut, and the ``kept`` newest of each rank, in their order."""
-    wanted, count = {one.manifest for one in cut}, defaultdict[int, int](int)
+def worth_keeping(
+    saved: Sequence[SavedCheckpoint], cut: Cut, alive: Container[AttemptId], kept: int
+) -> list[SavedCheckpoint]:
+    """Return the checkpoints of the cut, and the ``kept`` newest of each member that is alive, in their order."""
+    wanted, count = {one.manifest for one in cut}, Counter[int]()
     for one in reversed(saved):
-        rank = rank_of(one.attempt, nodes)
-        count[rank] += 1
-        if count[rank] <= kept:
+        count[one.attempt] += 1
+        if count[one.attempt] <= kept and AttemptId(one.job, one.task, one.attempt) in alive:
             wanted.add(one.manifest)
     return [one for one in saved if one.manifest in wanted]
