@@ -70,6 +70,8 @@ TESTS = (
     "tests/explored/test_explored.py::test_no_order_of_events_breaks_a_promise[two-equal-jobs",
     "tests/explored/test_explored.py::test_no_order_of_events_breaks_a_promise[two-tasks-that-need-one-licence",
     "tests/live/test_continuing.py::test_frozen_task_leaves_its_licence_and_continues_elsewhere",
+    "tests/live/test_continuing.py::test_function_continues_after_its_exception_and_a_kill_of_its_agent",
+    "tests/live/test_continuing.py::test_gang_continues_from_one_step_after_the_kill_of_a_member",
     "tests/live/test_continuing.py::test_replica_continues_where_the_owner_came_back",
     "tests/live/test_continuing.py::test_task_continues_after_each_kill_of_its_agent[bubblewrap]",
     "tests/live/test_functions.py::test_map_outlives_its_program_and_the_master",

@@ -1,7 +1,8 @@
-"""The state of a Python program, saved so that it continues there when it is started again.
+"""The state of a Python program or function, saved so that it continues there when it is started again.
 
-On a grid the state is in the task's checkpoint folder (``loopline submit --checkpoint``). Without a grid it is in a
-file beside the script, whose name ends in ``.checkpoint``. Only the standard library is needed.
+On a grid the state is in the task's checkpoint folder (``loopline submit --checkpoint``,
+``Executor(checkpoint=True)``). Without a grid it is in a file beside the script, whose name ends in ``.checkpoint``.
+Only the standard library is needed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ def save(state: Any) -> None:
     place = _place()
     unfinished = place.with_name(f"{place.name}.new")
     with unfinished.open("wb") as file:
-        pickle.dump(state, file, pickle.HIGHEST_PROTOCOL)
+        _pickler().dump(state, file, pickle.HIGHEST_PROTOCOL)
         if not _folder():  # on a grid the worker sees to it
             file.flush()
             os.fsync(file.fileno())
     unfinished.replace(place)
+
+
+def _pickler() -> Any:
+    """Return the module that pickles. In a function on a worker, classes of its script can travel only by value."""
+    return sys.modules.get("cloudpickle", pickle) if "LOOPLINE_CALL" in os.environ else pickle
 
 
 def _folder() -> str:

@@ -18,7 +18,7 @@ from loopline.echo import is_notebook
 from loopline.functions import future_arguments, plain_values
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
-from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled, requirements_of
+from loopline.functions.calls import CallOptions, Loads, all_pickled, checkpoint_of, pickled, requirements_of
 from loopline.functions.future_arguments import Arguments, AwaitedArguments
 from loopline.functions.futures import Batch, GridFuture, PendingFutures, buffered, in_order
 from loopline.functions.initializer import Initializer
@@ -28,6 +28,7 @@ from loopline.page_links import html_of
 from loopline.settings import check_may_submit
 from loopline.transfer.package_list import PackageList, content_of
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.requirements import Requirements
 
 Answer = TypeVar("Answer")
@@ -62,6 +63,9 @@ class Executor(concurrent.futures.Executor):
     ``["numpy==2.3.1"]``: each worker installs them once, in an environment for all who name the same. Those without a
     wheel need ``allow_builds``.
 
+    ``checkpoint``: a stopped call continues from its last ``loopline.checkpoint.save``; ``True``, or settings such as
+    ``{"every_s": 60}``. Each call is then a task of its own, in a new interpreter.
+
     ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
     ``initargs`` in each interpreter before its first call. ``values``: ``"plain"`` takes from workers nothing but
     data (``functions/plain_values.py``), so that none of them can run code in this program. ``detach``: the program
@@ -87,6 +91,7 @@ class Executor(concurrent.futures.Executor):
         timeout_s: float | None = None,
         max_attempts: int = 1,
         max_replicas: int | None = None,
+        checkpoint: CheckpointSpec | dict[str, Any] | bool | None = None,
         modules: Iterable[ModuleType] = (),
         session: str | None = None,
         order: Literal["session", "hold"] = "session",
@@ -112,12 +117,14 @@ class Executor(concurrent.futures.Executor):
             timeout_s=timeout_s,
             max_attempts=max_attempts,
             max_replicas=max_replicas,
+            checkpoint=checkpoint_of(checkpoint),
             own_modules=own_modules,
             requirements=None if requirements is None else content_of(requirements),
             allow_builds=allow_builds,
             part_of=uuid4().hex if order == "session" else None,
         )
-        self._modules, self._chunks_may_vary = tuple(modules), max_attempts == 1 and timeout_s is None
+        self._modules, self._saves = tuple(modules), options.checkpoint is not None
+        self._chunks_may_vary = max_attempts == 1 and timeout_s is None and not self._saves
         self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
         self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
         self._pending, self._batcher = PendingFutures(self._cancelled, self._runs), CallBatcher(gather_s)
@@ -195,6 +202,8 @@ class Executor(concurrent.futures.Executor):
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
+        if chunksize is not None and chunksize > 1 and self._saves:
+            raise ValueError("a call with checkpoints is a task of its own: leave out chunksize")
         end = None if timeout is None else time.monotonic() + timeout
         if buffersize is not None:
             return self._buffered(fn, zip(*iterables, strict=False), buffersize, chunksize or 1, end)

@@ -218,7 +218,7 @@ class JobSpec(Spec):
         if self.checkpoint:
             inputs = chain(self.inputs, *(task.inputs for task in self.tasks or ()))
             paths = chain(inputs, all_outputs(self.outputs))
-            check_checkpoint(paths, calls_function=self.function is not None, nodes=self.nodes)
+            check_checkpoint(self.checkpoint, paths, self.function, self.nodes)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:

@@ -200,10 +200,16 @@ async def test_retry_continues_unless_it_is_from_the_start(master: Bench) -> Non
             await master.ask("POST", f"/jobs/{job}/cancel")
 
 
+CALLS = {"file": f"sha256:{0:064x}", "python": "3.11", "session": "s"}
+FUNCTION = {"command": None, "function": CALLS, "requires": {"python": "3.11"}, "checkpoint": {"every_s": 1}}
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"nodes": 2}, "checkpoints are taken of commands on one worker"),
+        ({"nodes": 2, "checkpoint": {"exit_code": 85}}, "a task on several nodes cannot end to be continued"),
+        (FUNCTION | {"function": CALLS | {"chunk": 2, "calls": 2}}, "a checkpoint is of one call"),
+        (FUNCTION | {"checkpoint": {"exit_code": 85}}, "a function cannot end to be continued"),
         ({"outputs": [".checkpoint/state"]}, "the folder that checkpoints are taken of"),
         ({"inputs": {".checkpoint/state": {"file": f"sha256:{0:064x}"}}}, "the folder that checkpoints are taken of"),
     ],
@@ -211,6 +217,7 @@ async def test_retry_continues_unless_it_is_from_the_start(master: Bench) -> Non
 async def test_job_whose_tasks_cannot_take_checkpoints_is_refused(
     master: Bench, more: dict[str, Any], why: str
 ) -> None:
-    answer = await master.ask("POST", "/jobs", json={"command": ["work"], "checkpoint": {}, **more})
+    job = {"command": ["work"], "checkpoint": {}, **more}
+    answer = await master.ask("POST", "/jobs", json=job)
     assert answer.status == 422
     assert why in str(answer.body)

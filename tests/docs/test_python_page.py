@@ -43,5 +43,6 @@ async def test_every_block_runs(grid: Grid) -> None:
     for expected in (
         "ZeroDivisionError: division by zero", "[1, 2, 4, 8, 16, 32, 64, 128, 256, 512]\n[1, 2, 4",
         "3 squared is 9", "True [1, 2, 4, 8]\n3\n[3, 2, 1]\n", "[0, 1, 4, 9, 16]", "['A', 'B']", "\n285\n",
+        "\n45150\n",
     ):  # fmt: skip
         assert expected in text

@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from loopline_shared.model import JobState, TaskId
 from loopline_shared.rest.bodies import CheckpointView
 from tests.campaign import tried
 from tests.live.grid import SHORTEST_LEASE_S, Grid, wait_for
+from tests.live.test_functions import executor
 from tests.live.test_owner import OWNER
 from tests.sandboxes import without_bubblewrap
 from tests.worker.presence.witnesses import move_mouse, x_server
@@ -101,6 +103,94 @@ async def test_task_continues_after_each_kill_of_its_agent(grid: Grid, sandbox: 
         assert set(executed(grid.folder)) >= set(range(1, steps + 1)), (
             "the last ones may be of an attempt that was killed"
         )
+
+
+def count_and_fail(gates: str) -> int:
+    """Count until gate 2 is open; raise when gate 1 is, unless this attempt continues from a checkpoint."""
+    import os
+    import time
+
+    from loopline import checkpoint
+
+    step: int = checkpoint.load(0)
+    while not os.path.exists(f"{gates}/2"):  # noqa: PTH110
+        time.sleep(0.1)  # the work
+        step += 1
+        print("step", step)
+        checkpoint.save(step)
+        if os.path.exists(f"{gates}/1") and os.environ["LOOPLINE_RESUMED"] == "0":  # noqa: PTH110
+            raise RuntimeError("try again")
+    return step
+
+
+@pytest.mark.timeout(600)
+async def test_function_continues_after_its_exception_and_a_kill_of_its_agent(grid: Grid) -> None:
+    gates = grid.folder / "gates"
+    gates.mkdir()
+    await start_worker(grid, "ant")
+    saving: dict[str, Any] = {"checkpoint": {"every_s": 1}, "max_attempts": 2, "max_replicas": 1}
+    async with executor(grid, **saving) as pool:
+        future = await asyncio.to_thread(pool.submit, count_and_fail, str(gates))
+
+        async def jobs() -> list[int]:
+            return pool.jobs
+
+        (job,) = await wait_for("the job", jobs)
+        await newer(grid, job, 0.0)
+        (gates / "1").touch()
+        await grid.attempts_when("another attempt", job, lambda all_: len(all_) == 2)
+        last = max(one.wall_s for one in await grid.client().checkpoints(TaskId(job, 1)))
+        await newer(grid, job, last)
+        await grid.kill_worker("ant")
+        await start_worker(grid, "ant")
+        await grid.attempts_when("a third attempt", job, lambda all_: len(all_) == 3)
+        (gates / "2").touch()
+        steps = await asyncio.wait_for(asyncio.wrap_future(future), 120)
+    (result,) = [result async for result in grid.client().results(job)]
+    assert result.stdout == output_of(steps)
+    resumed = [attempt.resumed and attempt.resumed.times for attempt in await grid.attempts(job)]
+    assert resumed == [None, 1, 2]
+
+
+SAVES_STEPS = """
+cd "$LOOPLINE_CHECKPOINT"
+step=$(ls | sed s/step-// | sort -n | tail -n 1) step=${step:-0}
+echo "$LOOPLINE_ATTEMPT $step" >> BEGUN
+while [ "$step" -lt STEPS ] || [ ! -e GATE ]; do
+    sleep 0.4
+    step=$((step + 1))
+    echo "step $step"
+    mkdir "step-$step.new"
+    mv "step-$step.new" "step-$step"
+    rm -rf "step-$((step - 1))"
+done
+"""
+
+
+@pytest.mark.timeout(600)
+async def test_gang_continues_from_one_step_after_the_kill_of_a_member(grid: Grid) -> None:
+    begun, gate = grid.folder / "begun", grid.folder / "gate"
+    script = SAVES_STEPS.replace("STEPS", str(STEPS)).replace("BEGUN", str(begun)).replace("GATE", str(gate))
+    await grid.start_worker("ant")
+    await grid.start_worker("bee")
+    await grid.connected("ant", "bee")
+    job = await grid.submit(script, nodes=2, checkpoint=CheckpointSpec(every_s=1))
+
+    async def is_saved() -> bool:
+        found = await grid.client().checkpoints(TaskId(job, 1))
+        steps = {(one.attempt.number, one.step) for one in found if one.step}
+        return any((1, step) in steps and (2, step) in steps for _, step in steps)
+
+    await wait_for("a step that both have saved", is_saved, 120)
+    await grid.kill_worker("ant")
+    await start_worker(grid, "ant")
+    await grid.attempts_when("another launch", job, lambda all_: len(all_) == 4 and all(a.started_at for a in all_))
+    gate.touch()
+    assert (await grid.ended(job, 120)).state is JobState.SUCCEEDED
+    steps = dict(line.split() for line in begun.read_text().splitlines())
+    assert steps[f"{job}.1.3"] == steps[f"{job}.1.4"] != "0"
+    (result,) = [result async for result in grid.client().results(job)]
+    assert result.stdout == output_of(result.stdout.count("\n"))
 
 
 async def test_task_continues_on_another_worker_after_a_drain(grid: Grid) -> None:

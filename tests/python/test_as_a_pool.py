@@ -359,6 +359,10 @@ def test_invalid_arguments_are_refused_at_once() -> None:
     with pytest.raises(LooplineError, match="requires: memry: there is no such key") as unknown:
         loopline.Executor(requires={"memry": 3})
     assert unknown.value.hint == "did you mean memory_bytes?"
+    with pytest.raises(LooplineError, match="checkpoint: every: there is no such key"):
+        loopline.Executor(checkpoint={"every": 3})
+    with pytest.raises(LooplineError, match="checkpoint: "):
+        loopline.Executor(checkpoint="often")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cannot detach"):
         loopline.Executor(max_workers=2, detach=True)
 

@@ -114,6 +114,18 @@ def test_a_value_is_checked_before_it_is_unpickled(executor: loopline.Executor, 
         executor.submit(lambda: bytes(100_000)).result(10)
 
 
+def test_calls_with_checkpoints_are_tasks_of_their_own(grid: SmallGrid) -> None:
+    for given, every_s in ((True, None), ({"every_s": 60}, 60.0)):
+        with loopline.Executor(grid.url, "secret", checkpoint=given) as executor:
+            assert list(executor.map(abs, range(-3, 0))) == [3, 2, 1]
+            with pytest.raises(ValueError, match="leave out chunksize"):
+                executor.map(abs, [1], chunksize=2)
+        (job,) = executor.jobs
+        spec = grid.jobs[job].spec
+        assert spec.checkpoint
+        assert (len(grid.jobs[job].calls), spec.checkpoint.every_s) == (3, every_s)
+
+
 def test_chunks_are_fewer_tasks(executor: loopline.Executor, grid: SmallGrid) -> None:
     assert list(executor.map(abs, [-1, -2, -3, -4, -5], chunksize=2)) == [1, 2, 3, 4, 5]
     assert len(grid.jobs[1].calls) == 3

@@ -16,7 +16,8 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
 from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
-from loopline_shared.model import AttemptId, AttemptState, Held, JobState, Load, Outcome
+from loopline_shared.job.requirements import Requirements
+from loopline_shared.model import AttemptId, AttemptState, Function, Held, JobState, Load, Outcome
 from loopline_shared.protocol.checkpoints import (
     NO_COSTS,
     USUAL_LOSS_S,
@@ -26,7 +27,9 @@ from loopline_shared.protocol.checkpoints import (
     RefusedCheckpoint,
     TakenCheckpoint,
 )
+from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.protocol.worker_link import Report
+from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts, result
 
 POLICIES = sorted(REGISTRY)
@@ -41,7 +44,7 @@ class SavingGrid(Grid):
 
     def saves(
         self, attempt: AttemptId, cpu_s: float, wall_s: float | None = None, name: str | None = None,
-        costs: CheckpointCosts = NO_COSTS,
+        costs: CheckpointCosts = NO_COSTS, progress: float | None = None,
     ) -> str:  # fmt: skip
         """Have the worker of a running attempt report a checkpoint with this CPU time. Return its name."""
         name = name or self.worker_of(attempt)
@@ -52,7 +55,16 @@ class SavingGrid(Grid):
         manifest = f"{self.saved:064x}"
         line, times = (resume.line, resume.times) if resume else ((), 0)
         taken = TakenCheckpoint(
-            attempt, manifest, 1000, 100, cpu_s, cpu_s if wall_s is None else wall_s, (*line, name), times, costs
+            attempt,
+            manifest,
+            1000,
+            100,
+            cpu_s,
+            cpu_s if wall_s is None else wall_s,
+            (*line, name),
+            times,
+            costs,
+            progress,
         )
         agent.sent += 1
         held = tuple(Held(one) for one in agent.running)
@@ -305,6 +317,19 @@ def test_other_system_continues_only_from_portable_checkpoints() -> None:
         grid.join("mac", facts(os="macos"))
         grid.gives_back(grid.only(job))
         assert grid.resumed(grid.only(job)) == (name if portable else None)
+
+
+def test_function_continues_where_its_python_is_made_for_it() -> None:
+    grid = SavingGrid()
+    grid.join("ant", replace(facts(), functions="3.11"))
+    call = Function(f"sha256:{0:064x}", python="3.11", session="s")
+    needs = Requirements(python="3.11")
+    job = grid.submit_spec(JobSpec(function=call, requires=needs, checkpoint=saving(), max_replicas=1))
+    grid.now += 100.0
+    name = grid.saves(grid.only(job), cpu_s=80.0)
+    grid.join("bee", replace(facts(), functions="3.12", software=(f"{PACKAGES}3.11",)))
+    grid.gives_back(grid.only(job))
+    assert grid.resumed(grid.only(job)) == name
 
 
 def test_vote_of_a_quorum_continues_only_from_its_own_line() -> None:
@@ -614,6 +639,23 @@ def test_lost_worker_loses_only_what_no_checkpoint_has() -> None:
     useful, wasted, lost, kept = ledger(grid, job)
     assert (useful, wasted, kept) == (0.0, 0.0, 60.0)
     assert lost == pytest.approx(20.0)
+
+
+def test_eta_of_an_unsized_task_that_waits_follows_from_its_progress() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    done, job = grid.submit(size=10.0), grid.submit(checkpoint=saving(), max_replicas=1)
+    grid.now += 10.0
+    grid.end(grid.only(done), wall_s=10.0, cpu_s=10.0)
+    grid.now += 63.0
+    grid.saves(grid.only(job), cpu_s=63.0, progress=0.63)
+    other = grid.submit(size=1.0, max_replicas=1)
+    grid.gives_back(grid.only(job), slots=1)
+    assert grid.only(other), "it has the slot, and the task waits"
+    found = outlook(grid.scheduler.state)[job]
+    assert isinstance(found, Forecast), found
+    assert found.based_on == "the progress of 1 stopped task"
+    assert 37.0 < found.p50_s < 50.0, "63 of about 100 s are saved"
 
 
 def test_eta_counts_the_work_in_the_checkpoint() -> None:

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from loopline_master.core.events import SchedulerSettings
-from loopline_master.core.wings.checkpoints import checkpoints_wing
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.wings.checkpoints import checkpoints_wing, gang_checkpoints
 from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
 from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
-from loopline_shared.model import TaskId, TaskState
+from loopline_shared.model import AttemptId, TaskId, TaskState
+from loopline_shared.parallel import rank_of
 from loopline_simulator.full import ROUGH, Scenario, live_through, summary
 from tests.campaign import CHECK_EVERY
 
@@ -22,15 +24,16 @@ DEADLY = Scenario(
 )  # fmt: skip
 
 
-def _live_through(seed: int) -> Counter[str]:
+def _live_through(seed: int, scenario: Scenario = DEADLY) -> Counter[str]:
     """Run a seed, which checks each step and the end. Return what happened."""
     times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "stall_after_s": 20.0}
     policy, replicas = ("fair", "round-robin", "first-come")[seed % 3], (None, 1)[seed // 2 % 2]
-    world = live_through(seed, SchedulerSettings(policy, max_replicas=replicas, **times), DEADLY)
+    world = live_through(seed, SchedulerSettings(policy, max_replicas=replicas, **times), scenario)
     store, counts = world.world.store, summary(seed, world)
-    assert counts.jobs == DEADLY.jobs
+    assert counts.jobs == scenario.jobs
     assert not any(job.is_live for job in store.jobs.values())
-    winners = Counter(attempt.task_id for attempt in store.attempts.values() if attempt.accepted)
+    accepted = [attempt for attempt in store.attempts.values() if attempt.accepted]
+    winners = Counter(one.task_id for one in accepted if rank_of(one.number, store.jobs[one.job].nodes) == 0)
     succeeded = [task.id for task in store.tasks.values() if task.state is TaskState.SUCCEEDED]
     assert winners == dict.fromkeys(succeeded, 1)
     assert counts.passings == 0
@@ -52,7 +55,24 @@ def test_tasks_continue_through_500_kills() -> None:
     print(dict(met))
 
 
-def _keep_the_oldest(wing: Checkpoints, task: TaskId, kept: int) -> None:
+GANGS = replace(DEADLY, gangs=0.7, replicas=0.3, machines=5)
+
+
+def test_gangs_continue_from_one_step_through_kills() -> None:
+    met = _live_through(3, GANGS)
+    assert min(met[name] for name in ("kills", "crashes", "saves", "resumptions", "succeeded")) > 0
+
+
+@pytest.mark.campaign
+def test_gangs_continue_from_one_step_through_500_kills() -> None:
+    met, seed = Counter[str](), 2000
+    while met["kills"] < KILLS:
+        met += _live_through(seed, GANGS)
+        seed += 1
+    print(dict(met))
+
+
+def _keep_the_oldest(wing: Checkpoints, job: Job, task: TaskId, kept: int) -> None:
     known = wing._saved.pop(task, [])
     for saved in known[kept:]:
         wing.state.effects.drop(SavedCheckpoint, saved.key)
@@ -71,3 +91,22 @@ def test_disregarded_checkpoint_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(checkpoints_wing, "MOST_FAILED", 0)  # as if all of them had failed
     with pytest.raises(AssertionError, match="starts from"):
         _live_through(1)
+
+
+def test_disregarded_checkpoint_of_a_gang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_checkpoints, "cuts", lambda saved, nodes: [])
+    with pytest.raises(AssertionError, match="starts from"):
+        _live_through(3, GANGS)
+
+
+def test_member_that_begins_from_the_start_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    resume = Checkpoints._resume
+
+    def leave_out_the_last(wing: Checkpoints, attempt: AttemptId, saved: SavedCheckpoint) -> None:
+        nodes = wing.state.jobs[attempt.job].nodes
+        if nodes == 1 or rank_of(attempt.number, nodes) < nodes - 1:
+            resume(wing, attempt, saved)
+
+    monkeypatch.setattr(Checkpoints, "_resume", leave_out_the_last)
+    with pytest.raises(AssertionError, match="starts from"):
+        _live_through(3, GANGS)

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -24,29 +25,24 @@ from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.checkpoints import folder_snapshot
 from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
-from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
 from loopline_worker.checkpoints.local_store import LocalStore
-from loopline_worker.checkpoints.tools import CheckpointTools
-from loopline_worker.files.allowance import NetworkAllowance
-from loopline_worker.files.cache import Cache
-from loopline_worker.files.downloads import Downloads
-from loopline_worker.files.uploads import Uploads
 from loopline_worker.gpus.gpu_locks import GpuLocks
 from loopline_worker.gpus.gpu_wing import Gpus
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
-from loopline_worker.link.http_client import HttpClient
-from loopline_worker.settings import SandboxChoice, WorkerSettings
+from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.family import tree_of
 from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.supervisor.users import folders, service
 from loopline_worker.supervisor.users.credentials import TaskUser
 from loopline_worker.supervisor.users.slot_users import SlotUsers
 from loopline_worker.supervisor.walls import landlock
+from tests.sandboxes import without_bubblewrap
 from tests.worker.bench import Bench, run_of, until
 from tests.worker.gpu_trees import UUIDS, add_nvidia
+from tests.worker.saving import local_checkpoints
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root gives tasks users of their own"
@@ -69,7 +65,17 @@ def two_users() -> set[int]:
     return {one_user(), one_user() + 1}
 
 
+def may_be_entered(folder: Path) -> bool:
+    """True if every user may reach a folder."""
+    return all(part.stat().st_mode & stat.S_IXOTH for part in (folder, *folder.parents))
+
+
 SANDBOXES = [SandboxChoice.OFF, *([SandboxChoice.LANDLOCK] if landlock.version() else [])]
+IN_CELLS = not without_bubblewrap() and may_be_entered(Path(sys.base_prefix))
+"""The slot's user starts this Python in its cell, and needs access to it."""
+also_in_cells = pytest.mark.parametrize(
+    "bench", [*SANDBOXES, *([SandboxChoice.BUBBLEWRAP] if IN_CELLS else [])], indirect=True
+)
 
 
 @pytest.fixture(params=SANDBOXES)
@@ -170,28 +176,8 @@ async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:
 
 @pytest.fixture
 async def store(bench: Bench) -> AsyncIterator[LocalStore]:
-    """Let tasks take checkpoints, which stay on this disk."""
-    allowance = NetworkAllowance(bench.folder / "traffic")
-    allowance.why_closed = "closed"
-    settings = WorkerSettings.load(master="http://127.0.0.1:1", data_dir=bench.folder, token="x")
-    store = LocalStore(bench.folder / "checkpoints")
-    async with HttpClient(settings) as client:
-        wing = Checkpoints(
-            store,
-            lambda: CheckpointTools(
-                worker="w1",
-                store=store,
-                cache=Cache(bench.folder / "cache", 2**30, Downloads(client)),
-                uploads=Uploads(client, allowance=allowance),
-                allowance=allowance,
-                task_group=bench.task_group,
-                free_bytes=lambda: 2**30,
-            ),
-        )
-        wing.attach(SimpleNamespace(life="", is_in_use=False, is_stopping=False, speak=lambda: None))  # type: ignore[arg-type]
-        bench.runner._wings = [wing]
+    async with local_checkpoints(bench) as store:
         yield store
-        wing.close()
 
 
 @pytest.fixture
@@ -214,6 +200,7 @@ def saving(code: str, number: int = 1, every_s: float = 0.02) -> Run:
     return Run(AttemptId(1, 1, number), ("sh", "-c", code), {}, {}, checkpoint=CheckpointOrder(every_s=every_s))
 
 
+@also_in_cells
 async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: Bench, store: LocalStore) -> None:
     """It is taken when the attempt has ended: only then may the agent read files that are closed to their group."""
     code = (
@@ -232,6 +219,7 @@ async def test_task_with_its_own_user_continues_from_its_last_checkpoint(bench: 
     assert {int(user), int(other)} <= two_users()
 
 
+@also_in_cells
 @pytest.mark.usefixtures("may_not_lease")
 async def test_task_with_its_own_user_is_saved_while_it_runs(bench: Bench, store: LocalStore) -> None:
     """Its processes are stopped by the zygote; its user leases the large file; neither disturbs the task."""
@@ -261,6 +249,7 @@ async def test_task_with_its_own_user_is_saved_while_it_runs(bench: Bench, store
     await bench.end_of(run)
 
 
+@also_in_cells
 async def test_user_of_a_task_leases_its_files(bench: Bench) -> None:
     """A program that opens one of them to write is not kept waiting, and the agent sees that the lease is gone."""
     code = "head -c 100000 /dev/zero > mine; touch begun; until [ -e go ]; do sleep 0.01; done; echo x >> mine"

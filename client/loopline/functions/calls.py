@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice, repeat
 from types import CodeType, ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -30,6 +30,7 @@ from loopline.transfer import direct
 from loopline.transfer.files import hash_of, in_parallel, upload
 from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
+from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.parameters import RowFile, Table
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Function, TaskId, TaskState
@@ -53,6 +54,7 @@ _MISSING = (
 )
 """Note on an exception about a module that a worker lacks."""
 
+_Part = TypeVar("_Part", Requirements, CheckpointSpec)
 CallOutcome = tuple[Any, BaseException | None]
 """Return value of a call, or its error."""
 Loads = Callable[[bytes], Any]
@@ -80,14 +82,16 @@ class CallOptions:
     timeout_s: float | None = None
     max_attempts: int = 1  # after exceptions; the loss of a worker does not count
     max_replicas: int | None = None
+    checkpoint: CheckpointSpec | None = None
     own_modules: bool = True  # the user's own modules that calls import go along
     requirements: PackageList | None = None  # packages that workers install for the calls
     allow_builds: bool = False  # of packages without a wheel
     part_of: str | None = None
 
     def __post_init__(self) -> None:
-        """Read ``requires`` if it is a dict. Raises LooplineError if it is wrong."""
+        """Read ``requires`` and ``checkpoint`` if they are dicts. Raises LooplineError if one is wrong."""
         object.__setattr__(self, "requires", requirements_of(self.requires))
+        object.__setattr__(self, "checkpoint", checkpoint_of(self.checkpoint))
 
 
 class CallResult(TaskResult):
@@ -109,14 +113,26 @@ class CallResult(TaskResult):
 
 
 def requirements_of(requires: Requirements | dict[str, Any]) -> Requirements:
-    """Return what a worker must have. Raises LooplineError if that cannot be required, with what may be meant."""
+    """Return the requirements on workers. Raises LooplineError if there is no such requirement."""
+    return _part("requires", Requirements, requires)
+
+
+def checkpoint_of(given: CheckpointSpec | dict[str, Any] | bool | None) -> CheckpointSpec | None:
+    """Return how calls take checkpoints; ``True``: by default settings. None: not at all. Raises LooplineError."""
+    if given is None or given is False:
+        return None
+    return _part("checkpoint", CheckpointSpec, {} if given is True else given)
+
+
+def _part(name: str, kind: type[_Part], given: _Part | dict[str, Any]) -> _Part:
+    """Return a part of a job's spec. Raises LooplineError that names the mistake, and the key that may be meant."""
     try:
-        return Requirements.model_validate(requires)
+        return kind.model_validate(given)
     except ValidationError as error:
         mistake = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, mistake["loc"]))
-        hint = meant(where, Requirements.model_fields) if mistake["type"] == "extra_forbidden" else ""
-        raise LooplineError("requires", f"requires: {where}: {plain(mistake)}", hint) from None
+        hint = meant(where, kind.model_fields) if mistake["type"] == "extra_forbidden" else ""
+        raise LooplineError(name, ": ".join(filter(None, (name, where, plain(mistake)))), hint) from None
 
 
 def python_here() -> str:
@@ -193,6 +209,7 @@ async def common_spec(client: RestClient, function: bytes, options: CallOptions,
         max_attempts=options.max_attempts,
         max_replicas=options.max_replicas,
         timeout_s=options.timeout_s,
+        checkpoint=options.checkpoint,
         session=options.part_of,
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from loopline_shared.model import Function
 from loopline_shared.paths import CHECKPOINT
 from loopline_shared.protocol.checkpoints import MAX_CHECKPOINT_BYTES
 from loopline_shared.scalar import Spec
@@ -27,14 +28,18 @@ class CheckpointSpec(Spec):
         int | None, Field(ge=1, le=MAX_CHECKPOINT_BYTES, description="of one checkpoint; null: 1 GB")
     ] = None
     portable: Annotated[
-        bool, Field(description="a checkpoint may be used on another system, processor type or Python version")
+        bool, Field(description="a checkpoint may be used on another operating system or processor type")
     ] = False
 
 
-def check_checkpoint(paths: Iterable[str], *, calls_function: bool, nodes: int) -> None:
-    """Raises ValueError if tasks with inputs and outputs at these paths cannot take checkpoints."""
-    if nodes > 1 or calls_function:
-        raise ValueError("checkpoints are taken of commands on one worker: leave out checkpoint")
+def check_checkpoint(spec: CheckpointSpec, paths: Iterable[str], function: Function | None, nodes: int) -> None:
+    """Raises ValueError if tasks with this function, and with files at these paths, cannot take checkpoints."""
+    if nodes > 1 and spec.exit_code:
+        raise ValueError("a task on several nodes cannot end to be continued: leave out checkpoint.exit_code")
+    if function and function.chunk:
+        raise ValueError("a checkpoint is of one call: leave out chunk")
+    if function and spec.exit_code:
+        raise ValueError("a function cannot end to be continued: leave out checkpoint.exit_code")
     for path in paths:
         if path.partition("/")[0] == CHECKPOINT:
             raise ValueError(f"{path!r}: {CHECKPOINT} is the folder that checkpoints are taken of")

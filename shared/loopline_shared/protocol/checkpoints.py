@@ -18,6 +18,7 @@ MAX_CHECKPOINT_BYTES = 2**40
 DEFAULT_CHECKPOINT_BYTES = 10**9
 MAX_LINE = 1000
 MAX_PER_REPORT = 1000
+MAX_STEP = 10**9 - 1
 USUAL_STOP_S = 3600.0
 USUAL_LOSS_S = 4 * 3600.0
 
@@ -74,6 +75,7 @@ class TakenCheckpoint:
     times: Count  # resumptions before it
     costs: CheckpointCosts = NO_COSTS
     progress: Progress = None
+    step: Annotated[int | None, Field(ge=0, le=MAX_STEP)] = None  # of a gang's member: its newest folder ``step-N``
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class SavedState:
     stderr: SavedFile | None = None
     result: SavedFile | None = None  # LOOPLINE_RESULT
     written_bytes: tuple[Count, Count] | None = None  # sizes of stdout and stderr, if a part of them is not kept
+    rank: Count = 0  # of a gang's member: equal states of two members are two checkpoints
 
     def pieces(self) -> set[Sha256]:
         """Return the names of all pieces."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
 from copy import copy
 
 from loopline_master.core.kernel.effects import Effects
@@ -11,6 +12,7 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT, MOST_FAILED
 from loopline_master.core.wings.checkpoints.saved_work import ResumedAttempt, SavedCheckpoint
 from loopline_shared.model import AttemptId, TaskId, TaskState
+from loopline_shared.parallel import launch_of, rank_of
 from loopline_shared.protocol.checkpoints import TakenCheckpoint
 from loopline_simulator.full.store import MemoryStore
 
@@ -33,6 +35,9 @@ class CheckpointLedger:
             if attempt.id in known or job is None or job.spec.checkpoint is None:
                 continue
             kept = [changed.get(one.key, one) for one in self._kept.get(attempt.task_id, ())]
+            if job.nodes > 1:
+                _check_member(attempt, job, kept, effects, state)
+                continue
             usable = [one.work for one in kept if _may_use(one, job, attempt, state)]
             resumed = effects.rows(ResumedAttempt).get(attempt.id)
             work = resumed.work if resumed else 0.0
@@ -48,6 +53,11 @@ class CheckpointLedger:
             attempt = store.attempts[taken.attempt]
             if taken.manifest in self._committed or attempt.is_over or not store.tasks[attempt.task_id].is_open:
                 continue
+            if store.jobs[taken.attempt.job].nodes > 1:
+                rows = self._kept.get(attempt.task_id, ())
+                same = any((one.attempt, one.step) == (attempt.number, taken.step) for one in rows)
+                assert same, f"step {taken.step} of {attempt.id} was acknowledged, and not kept"
+                continue
             kept = self._kept.get(attempt.task_id, ())
             is_behind = any(
                 one.attempt != attempt.number or one.cpu_s >= taken.cpu_s or one.taken_at >= now for one in kept
@@ -58,11 +68,45 @@ class CheckpointLedger:
         """Take in the rows of a step. An open task keeps its newest ones, a failed or cancelled task one."""
         for saved in effects.rows(SavedCheckpoint).values():
             others = [one for one in self._kept.get(saved.task_id, ()) if one.manifest != saved.manifest]
-            self._kept[saved.task_id] = sorted([*others, copy(saved)], key=_rank)[-KEPT:]
+            rows = sorted([*others, copy(saved)], key=_rank)
+            self._kept[saved.task_id] = rows if saved.step is not None else rows[-KEPT:]
             self._committed.add(saved.manifest)
         for task in effects.tasks.values():
             if task.id in self._kept and not task.is_open:
-                self._kept[task.id] = [] if task.state is TaskState.SUCCEEDED else self._kept[task.id][-1:]
+                rows = self._kept[task.id]
+                if task.state is TaskState.SUCCEEDED:
+                    self._kept[task.id] = []
+                elif rows and rows[0].step is None:
+                    self._kept[task.id] = rows[-1:]
+
+
+def _check_member(
+    attempt: Attempt, job: Job, kept: Iterable[SavedCheckpoint], effects: Effects, state: State
+) -> None:
+    """Check that a launch starts from the newest step that all members of one launch have saved, or a newer one."""
+    launch, nodes = launch_of(attempt.id, job.nodes), job.nodes
+    members = [launch._replace(number=launch.number + rank) for rank in range(nodes)]
+    saved = defaultdict[tuple[int, int], set[int]](set)  # by step and launch: ranks
+    for one in kept:
+        rank = rank_of(one.attempt, nodes)
+        if one.step is not None and _may_use(one, job, state.attempts[members[rank]], state):
+            saved[one.step, one.attempt - rank].add(rank)
+    whole = max((cut for cut, ranks in saved.items() if len(ranks) == nodes), default=_START)
+    rows = {one.manifest: one for one in (*kept, *effects.rows(SavedCheckpoint).values())}
+    begun = {_cut_of(rows, effects.rows(ResumedAttempt).get(member), nodes) for member in members}
+    assert len(begun) == 1, f"{launch} starts from several states: {begun}"
+    assert max(begun) >= whole, f"{launch} starts from {begun}, and {whole} is there"
+
+
+_START = -1, 0
+
+
+def _cut_of(rows: Mapping[str, SavedCheckpoint], resumed: ResumedAttempt | None, nodes: int) -> tuple[int, int]:
+    """Return the step and the launch of the checkpoint that a member continues from."""
+    saved = rows[resumed.manifest] if resumed else None
+    return (
+        _START if saved is None or saved.step is None else (saved.step, saved.attempt - rank_of(saved.attempt, nodes))
+    )
 
 
 def _rank(saved: SavedCheckpoint) -> tuple[bool, float, float]:

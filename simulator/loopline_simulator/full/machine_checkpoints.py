@@ -9,6 +9,9 @@ from loopline_shared.model import AttemptId
 from loopline_shared.protocol.checkpoints import CheckpointReport, TakenCheckpoint
 from loopline_shared.protocol.worker_link import Run
 
+_STEP_S = 20.0
+"""CPU time of a step of a gang's member. Members reach a step at about the same time, and save it when they like."""
+
 
 class MachineCheckpoints:
     """Keeps the newest checkpoint of each attempt that the master has not acknowledged."""
@@ -63,6 +66,7 @@ class MachineCheckpoints:
             wall_s=cpu_s,
             line=tuple(line),
             times=resume.times if resume else 0,
+            step=int(cpu_s / _STEP_S) if run.gang else None,
         )
         self._sent.pop(attempt, None)
         return name

@@ -33,7 +33,7 @@ class Scenario:
     known_sizes: float = 0.9  # share of jobs whose user says how large they are
     gangs: float = 0.0  # share of jobs that run on two or three machines at once ...
     replicas: float = 0.0  # ... and share of these that request a replica
-    checkpoints: float = 0.0  # share of the other jobs whose tasks save their state
+    checkpoints: float = 0.0  # share of jobs whose tasks save their state
     conditions: Conditions = ROUGH_NETWORK
     faults: Faults = ROUGH
     until_s: float = 20_000.0  # by then all must be done
@@ -78,7 +78,7 @@ class Scenario:
         return spec.model_copy(update={"nodes": nodes, "requires": Requirements(), "max_replicas": most})
 
     def _with_checkpoints(self, spec: JobSpec, random: Generator) -> JobSpec:
-        if spec.nodes > 1 or random.random() >= self.checkpoints:
+        if random.random() >= self.checkpoints:
             return spec
         return spec.model_copy(update={"checkpoint": CheckpointSpec()})
 

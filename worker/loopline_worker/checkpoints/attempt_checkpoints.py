@@ -13,6 +13,7 @@ from loopline_shared.model import Outcome
 from loopline_shared.protocol.checkpoints import RefusedCheckpoint, TakenCheckpoint
 from loopline_worker.attempts.agent_wing import AgentView, AttemptPart, OngoingAttempt
 from loopline_worker.checkpoints.folder_snapshot import NotTakenError, stamps
+from loopline_worker.checkpoints.gang_steps import GangSteps
 from loopline_worker.checkpoints.interval import CheckpointIntervals
 from loopline_worker.checkpoints.packing import Checkpoint, Packed
 from loopline_worker.checkpoints.resuming import IncompleteError, Resuming
@@ -65,6 +66,8 @@ class AttemptCheckpoints(AttemptPart):
         self._is_over = False
         self._is_frozen = False
         self._must_take = False  # without waiting for the next due time: the task is frozen
+        self._steps = GangSteps() if run.gang else None
+        self._rank = run.gang.rank if run.gang else 0
         self._missed = 0  # due times when the output was ahead of the state
         self._said = ""  # why none was taken
 
@@ -72,7 +75,13 @@ class AttemptCheckpoints(AttemptPart):
         """Set the attempt."""
         self._attempt = attempt
         self._snapshots = Snapshots(
-            attempt, self._order.max_bytes, self._events, self._stored, self._tools, agent=self._agent
+            attempt,
+            self._order.max_bytes,
+            self._events,
+            self._stored,
+            self._tools,
+            agent=self._agent,
+            rank=self._rank,
         )
         self._snapshots.needed = lambda: self._sending.needed
 
@@ -104,7 +113,8 @@ class AttemptCheckpoints(AttemptPart):
         self._tree = tree
         if isinstance(tree, PosixTree) and self._events.is_open:
             self._events.open_streams([stream.read_end for stream in self._attempt.streams])
-            self._keeping = self._tools.task_group.start(self._keep(tree))
+            keep = self._keep(tree) if self._steps is None else self._keep_steps(tree, self._steps)
+            self._keeping = self._tools.task_group.start(keep)
 
     def on_frozen(self, is_frozen: bool) -> None:
         """Take one as soon as the task is frozen: it costs the task nothing."""
@@ -117,7 +127,7 @@ class AttemptCheckpoints(AttemptPart):
         outcome, _ = verdict
         ended_itself = ended.exit_code is not None and ended.exit_code == self._order.exit_code and not ended.breach
         continues = outcome is Outcome.FAILED and ended_itself and not self._attempt.is_unwanted
-        is_unfinished = continues or outcome is Outcome.GIVEN_BACK
+        is_unfinished = (continues or outcome is Outcome.GIVEN_BACK) and not self._steps
         await self._stop(abandons=not is_unfinished)
         if not is_unfinished or self._tree is None:
             await self._sending.stop()
@@ -169,6 +179,17 @@ class AttemptCheckpoints(AttemptPart):
                     await self._news.wait()
             except TimeoutError:
                 pass
+
+    async def _keep_steps(self, tree: PosixTree, steps: GangSteps) -> None:
+        """Take the checkpoints of a gang's member until the attempt has ended, and send each at once."""
+        while not self._is_over:
+            self._news.clear()
+            self._events.read()
+            now = time.monotonic()
+            if steps.is_due(self._events.step, self._intervals.gang_interval_s, now):
+                await self._make_checkpoint(tree)
+                self._sending.hurry()
+            await self._news.wait()
 
     async def _make_checkpoint(self, tree: PosixTree) -> None:
         began_at = time.monotonic()

@@ -7,8 +7,7 @@ LOOPLINE_CHECKPOINT    folder for its state, in its scratch folder: as the last 
 LOOPLINE_RESUMED       how often it was continued from a checkpoint; 0 at first
 ====================== ========================================================================
 
-Functions and members of gangs take no checkpoints. On systems other than Linux, the only checkpoint of an attempt is
-taken at its end.
+On systems other than Linux, the only checkpoint of an attempt is taken at its end, and members of gangs take none.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ class Checkpoints(AgentWing):
             one.seq = 0
 
     def prepare(self, run: Run, job: Job) -> AttemptCheckpoints | None:
-        """Return the part of a command whose order asks for checkpoints."""
-        if run.checkpoint is None or run.function is not None or run.gang is not None:
+        """Return the part of an attempt whose order asks for checkpoints."""
+        if run.checkpoint is None:
             return None
         from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from loopline_shared.paths import MAX_DEPTH
 from loopline_shared.protocol.saved_state import MAX_FILES, SavedFile
-from loopline_worker.checkpoints.save_events import UNFINISHED
+from loopline_worker.checkpoints.save_events import UNFINISHED, step_of
 from loopline_worker.files import confined_paths
 
 if sys.platform != "win32":
@@ -82,6 +82,12 @@ class TakenFolder:
     has_writer: bool = False  # one of the files may change without a sign of it
     is_broken: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def step(self) -> int | None:
+        """Return the N of the newest ``step-N`` in the folder; None if there is no such name."""
+        names = {path.partition("/")[0] for path in (*(file.path for file in self.files), *self.folders)}
+        return max((step for step in map(step_of, names) if step is not None), default=None)
 
     def is_sound(self, file: TakenFile) -> bool:
         """True if no process can have written to a file since it was taken."""

@@ -54,6 +54,11 @@ class CheckpointIntervals:
         return min(local_s, self._upload_s) * self._taking.longer
 
     @property
+    def gang_interval_s(self) -> float:
+        """Return the time between the checkpoints of a gang's member: only uploaded ones count."""
+        return self._upload_s * max(self._taking.longer, self._uploading.longer)
+
+    @property
     def due_at(self) -> float:
         """Return when the next checkpoint is due."""
         return self._taking.began_at + self.interval_s

@@ -38,6 +38,7 @@ class Record:
     line: tuple[Name, ...]  # workers that have computed it, each once
     times: int  # resumptions before it
     progress: float | None = None  # of the task, as that tells; None: it does not
+    step: int | None = None  # the N of the newest ``step-N`` in it; None: there is no such name
 
 
 _record: TypeAdapter[Record] = TypeAdapter(Record)

@@ -36,6 +36,7 @@ class OutputTaken:
     stderr: bytes = b""
     result: bytes | None = None  # LOOPLINE_RESULT; None: there is no such file
     written_bytes: tuple[int, int] | None = None  # sizes of stdout and stderr, if a part of them is not kept
+    rank: int = 0  # of a gang's member, so that equal states of two members have manifests of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def pack(taken: TakenFolder, output: OutputTaken, store: StoredTask, before: Pac
             stderr,
             result,
             written_bytes=output.written_bytes,
+            rank=output.rank,
         )
     except ValidationError as error:
         raise NotTakenError(f"a name in it is invalid: {error.errors()[0]['msg']}") from None

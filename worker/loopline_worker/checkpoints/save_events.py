@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +26,14 @@ _REMOVED = _MOVED_FROM | _DELETED
 _CHANGES = _CLOSED | _MOVED_FROM | _MOVED_TO | _CREATED | _DELETED
 _FOLDERS_ONLY, _NO_LINK = 0x1000000, 0x2000000
 _EVENT = struct.Struct("iIII")
+_STEP = re.compile(r"step-([0-9]{1,9})")
 _PART_BYTES = 65536
+
+
+def step_of(name: str) -> int | None:
+    """Return N if a name is ``step-N``; None if it is another."""
+    found = _STEP.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def _unread_bytes(pipe: int) -> int:
@@ -42,6 +50,7 @@ class SaveEvents:
         """``on_news`` is called after a change. ``count_output`` returns how many bytes the task has written."""
         self.is_changed = False  # since ``settle``
         self.has_renamed = False  # the program renames: its state is valid after each rename, and not in between
+        self.step: int | None = None  # N of the last name ``step-N`` that something was renamed to
         self._on_news = on_news
         self._count_output = count_output
         self._file = -1
@@ -119,6 +128,8 @@ class SaveEvents:
         elif not name.endswith(UNFINISHED.encode()):
             if kinds & _MOVED_TO:
                 self.has_renamed = self._is_output_older = True
+                if (step := step_of(name.decode(errors="replace"))) is not None:
+                    self.step = step
                 if not self._sees_output:
                     self._counted = self._count_output()
             self.is_changed |= self.has_renamed or not kinds & _REMOVED

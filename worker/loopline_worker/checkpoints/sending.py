@@ -141,4 +141,5 @@ def _taken(one: Checkpoint, sent_bytes: int, costs: CheckpointCosts) -> TakenChe
     return TakenCheckpoint(
         record.attempt, record.manifest, one.packed.size_bytes, sent_bytes, record.cpu_s,
         wall_s=record.wall_s, line=record.line, times=record.times, costs=costs, progress=record.progress,
+        step=record.step,
     )  # fmt: skip

@@ -53,8 +53,9 @@ class Snapshots:
 
     def __init__(
         self, attempt: OngoingAttempt, max_bytes: int, events: SaveEvents, stored: StoredTask, tools: CheckpointTools,
-        agent: AgentView,
+        agent: AgentView, rank: int = 0,
     ) -> None:  # fmt: skip
+        """``rank``: of a gang's member."""
         self.start = StartingPoint()
         self.held_s = 0.0  # time that the task was stopped for snapshots
         self.newest: Checkpoint | None = None
@@ -66,6 +67,7 @@ class Snapshots:
         self._stored = stored
         self._tools = tools
         self._agent = agent
+        self._rank = rank
         self._taken: TakenFolder | None = None  # being read
         self._is_abandoned = False
         self._has_writer = False  # of a file in the newest one
@@ -182,7 +184,7 @@ class Snapshots:
         out, err = self._attempt.streams
         stdout, stderr, sizes = out.content(), err.content(), (out.size_bytes, err.size_bytes)
         written_bytes = None if sizes == (len(stdout), len(stderr)) else sizes
-        return OutputTaken(stdout, stderr, self._result(), written_bytes)
+        return OutputTaken(stdout, stderr, self._result(), written_bytes, self._rank)
 
     def _result(self) -> bytes | None:
         """Return what the task has written to LOOPLINE_RESULT; None if there is no such file, or it is too long."""
@@ -204,7 +206,7 @@ class Snapshots:
             if self._tools.free_bytes() < taken.size_bytes:
                 raise NotTakenError("the disk has no room for it")
             packed = await loop.run_in_executor(readers, pack, taken, output, self._stored, before)
-            record = replace(record, manifest=packed.manifest)
+            record = replace(record, manifest=packed.manifest, step=taken.step)
             pieces = {*packed.sizes, *self.needed()}
             syncs = not (self._agent.is_in_use or self._agent.is_stopping)
             await loop.run_in_executor(readers, lambda: self._stored.commit(record, pieces, syncs=syncs))

@@ -12,6 +12,8 @@ was left empty becomes the next call's.
 
 To the runner above, a task's calls (one, or several) are a Tree: killing it kills the whole interpreter, and the next
 call gets a fresh one. If an idle interpreter knows the function, a call starts at once and ends as its reply arrives;
-only longer calls are awaited. Between calls the interpreter is paused. Where files cannot be passed over a socket
-(Windows), every task has an interpreter of its own.
+only longer calls are awaited. Between calls the interpreter is paused.
+
+A task has an interpreter of its own, started as a command, where files cannot be passed over a socket (Windows), and
+if its output goes to pipes: a call with checkpoints, whose processes are stopped and whose output is saved with it.
 """

@@ -39,7 +39,7 @@ class FunctionLauncher:
         call = job.call
         if call is None:
             return await self._launcher.start(job, stdout, stderr, name)
-        if PASSES_FILES:
+        if PASSES_FILES and not job.pipes_output:
             assert not isinstance(stdout, int)
             assert not isinstance(stderr, int)
             return FunctionCall(job, call, self._files, self.interpreters, (stdout, stderr))
@@ -65,9 +65,10 @@ class FunctionLauncher:
         for sha256 in call.files:
             async with self._files.hold(sha256) as path:
                 files.append(shutil.copy(str(path), str(folder / sha256)))
+        program = shutil.copy(str(PROGRAM), str(folder / PROGRAM.name))  # where a sandbox shows it
         order = folder / "call.json"
         order.write_text(json.dumps({**message_of(job, call), "files": files}), "utf-8")
-        own = replace(self.interpreters.under_python(job, str(PROGRAM), str(order)), makes_folder=False)
+        own = replace(self.interpreters.under_python(job, program, str(order)), makes_folder=False)
         return await self._launcher.start(own, stdout, stderr)
 
 

@@ -277,14 +277,17 @@ def _course(
 ) -> _Course:
     """Return the course of a job. ``speed``: mean speed of the slots it may use."""
     speed *= job.nodes  # the size of a gang is that of all members together
-    running = [
-        _Running(age, (job.sweep.size_at(number) or 1.0) / speed, progress) for progress, age, number in under_way
-    ]
+    saved, numbers = job.saved or {}, {number for *_, number in under_way}
+    stopped = [(saved[number][1], saved[number][0] / speed, number) for number in saved.keys() - numbers]
+    running, waiting = (
+        [_Running(age, (job.sweep.size_at(number) or 1.0) / speed, progress) for progress, age, number in tasks]
+        for tasks in (under_way, sorted(stopped))
+    )
     given = job.size if job.size_source is SizeSource.GIVEN else None
     told = None
     is_void = bool(job.longest) or any(one.age > _VOID * one.size for one in running)
     if not job.succeeded and (given is None or is_void):
-        told = _by_progress(running)
+        told = _by_progress(running, waiting)
         law, based_on = told or _expected(grid, job)
     else:
         law = _law(job, [one.age / one.size for one in running])
@@ -296,10 +299,8 @@ def _course(
     if given is not None:
         left = given - job.work_done - speed * sum(one.size for one in running)
         size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
-    if job.saved and unstarted:
-        numbers = {number for *_, number in under_way}
-        saved_s = sum(work for number, work in job.saved.items() if number not in numbers) / speed
-        size = max(size - saved_s / (unstarted * law.mean), 1e-3 * size)
+    if waiting and unstarted:
+        size = max(size - sum(one.age for one in waiting) / (unstarted * law.mean), 1e-3 * size)
     return _Course(
         job=job,
         key=key,
@@ -313,14 +314,13 @@ def _course(
     )
 
 
-def _by_progress(running: Iterable[_Running]) -> tuple[Lognormal, str] | None:
-    """Return the law of a task's duration by the progress of running tasks; None if none tells any."""
-    totals = [one.total / one.size for one in running if one.total is not None]
-    if not totals:
-        return None
-    mu = sum(map(math.log, totals)) / len(totals)
-    tasks = f"{len(totals)} running task{'' if len(totals) == 1 else 's'}"
-    return Lognormal(mu, _PRIOR_SIGMA), f"the progress of {tasks}"
+def _by_progress(running: Iterable[_Running], waiting: Iterable[_Running]) -> tuple[Lognormal, str] | None:
+    """Return the law of a task's duration by progress: of running tasks, else of waiting ones with a checkpoint."""
+    for tasks, kind in ((running, "running task"), (waiting, "stopped task")):
+        if totals := [one.total / one.size for one in tasks if one.total is not None]:
+            mu, number = sum(map(math.log, totals)) / len(totals), len(totals)
+            return Lognormal(mu, _PRIOR_SIGMA), f"the progress of {number} {kind}{'' if number == 1 else 's'}"
+    return None
 
 
 def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:

@@ -219,7 +219,7 @@ def work_of(grid: Grid, job: Job, number: int) -> float:
 def work_left(grid: Grid, job: Job, number: int) -> float:
     """Return the expected work of a new attempt, which excludes the work in the task's newest checkpoint."""
     work = work_of(grid, job, number)
-    return max(0.0, work - job.saved.get(number, 0.0)) if job.saved else work
+    return max(0.0, work - job.saved[number][0]) if job.saved and number in job.saved else work
 
 
 def _work_shown(grid: Grid, job: Job, size: float | None) -> float:

@@ -202,10 +202,13 @@ class Job:
     """A task needs several units of one worker at once (wings/reservations)."""
     never_twice: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     """Its spec asks for at most one attempt of a task at a time. So a task waits until its last attempt is gone."""
-    saved: Annotated[dict[int, float] | None, Field(exclude=True)] = field(
+    saved: Annotated[dict[int, tuple[float, float]] | None, Field(exclude=True)] = field(
         default=None, init=False, repr=False, compare=False
     )
-    """Work in the newest checkpoints of its tasks, in reference CPU-seconds; None: there are none."""
+    """By task: work in its newest checkpoint, in reference CPU-seconds, and its progress then (0: unknown).
+
+    None: there are no checkpoints.
+    """
 
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)

@@ -34,6 +34,7 @@ class CheckpointView(Body):
     times: int  # resumptions before it
     failed_on: list[str]  # workers of attempts that failed after they had continued from it
     progress: float | None = None  # of the task, as that tells; null: it does not
+    step: int | None = None  # of a gang's member: the N of its newest folder step-N; null: of no gang
     manifest: str  # SHA-256 of the file that lists its pieces, which are files, too
 
 

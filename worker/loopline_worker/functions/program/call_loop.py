@@ -46,6 +46,7 @@ _MOST_FILES = 4
 _LONGEST_REASON = 400
 _ARGUMENTS, _END = struct.Struct("<I"), struct.Struct("<BfI")
 _RETURNED, _RAISED = 0, 1
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _PLAIN = (int, float, str, bytes, bool, type(None))
 """Types whose pickles need no cloudpickle."""
 _GROWTH_KIB = 1024
@@ -76,7 +77,7 @@ def main() -> None:
     import cloudpickle  # noqa: F401 - before it says that it is ready
 
     if len(sys.argv) > 1:
-        sys.exit(_call_once(sys.argv[1]))
+        _call_once(sys.argv[1])
     agent = socket.socket(fileno=os.dup(1))
     _, (stdout, results) = _receive(agent)
     outputs = (stdout, os.dup(2))
@@ -117,15 +118,15 @@ def _serve(agent: socket.socket, outputs: tuple[int, int], results: int) -> bool
     return True
 
 
-def _call_once(file: str) -> int:
+def _call_once(file: str) -> None:
+    """Run one task and exit. The reason of a failure is the last line of stderr."""
     with open(file, encoding="utf-8") as stream:  # noqa: PTH123
         task = json.load(stream)
-    contents = []
-    for path in task["files"]:
-        with open(path, "rb") as stream:  # noqa: PTH123
-            contents.append(stream.read())
-    function, *arguments = contents
-    return int(_run(task, function, b"".join(arguments))["exit_code"])
+    function, *arguments = (_read(os.open(path, _READ)) for path in task["files"])
+    answer = _run(task, function, b"".join(arguments))
+    if _is_terminated:  # output that is not flushed yet is ahead of the last saved state
+        os._exit(1)
+    sys.exit(answer["reason"] or 0)
 
 
 def _run(task: dict[str, Any], function: bytes, arguments: bytes = b"", results: int = -1) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from loopline_master.core.estimates import measure
@@ -26,9 +27,11 @@ from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Task, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.checkpoints import gang_checkpoints
 from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_shared.model import AttemptId, AttemptState, Facts, TaskId, TaskState
+from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.checkpoints import (
     DEFAULT_CHECKPOINT_BYTES,
     MAX_LINE,
@@ -132,12 +135,10 @@ class Checkpoints(Wing):
             attempt = self.state.attempts[taken.attempt]
             job, task = self.state.jobs[attempt.job], self.state.tasks[attempt.task_id]
             if job.spec.checkpoint and task.is_open:
-                account = self._charge(attempt.id, taken)
+                self.state.put(self._charge(attempt.id, taken))
                 saved = self._keep_if_newer(job, task, worker, attempt, taken)
-                if saved:
-                    before = self._resumed.get(attempt.id)
-                    account.kept_cpu_ms = measure.ms_of(max(0.0, saved.cpu_s - (before.cpu_s if before else 0.0)))
-                self.state.put(account)
+                if saved and saved in (start := self._start_of(job, task.number)):
+                    self._count_kept(start)
 
     def _charge(self, attempt: AttemptId, taken: TakenCheckpoint) -> CheckpointAccount:
         """Enter the costs that a worker reports into the attempt's account."""
@@ -151,6 +152,15 @@ class Checkpoints(Wing):
             self.state.effects.tell(notice)
             account.sent, account.sent_bytes, account.held_s = costs.sent, costs.sent_bytes, costs.held_s
         return account
+
+    def _count_kept(self, start: Sequence[SavedCheckpoint]) -> None:
+        """Count the CPU time of attempts that a new attempt at the task need not spend."""
+        for saved in start:
+            number = AttemptId(saved.job, saved.task, saved.attempt)
+            if account := self._accounts.get(number):
+                before = self._resumed.get(number)
+                account.kept_cpu_ms = measure.ms_of(max(0.0, saved.cpu_s - (before.cpu_s if before else 0.0)))
+                self.state.put(account)
 
     def _keep_if_newer(
         self, job: Job, task: Task, worker: Worker, attempt: Attempt, taken: TakenCheckpoint
@@ -181,14 +191,18 @@ class Checkpoints(Wing):
             times=taken.times,
             size_bytes=taken.size_bytes,
             sent_bytes=taken.sent_bytes,
-            system="" if portable else _system_of(job, worker.facts),
+            system="" if portable else _system_of(worker.facts),
             progress=taken.progress,
+            step=taken.step if job.nodes > 1 else None,
         )
-        known = self._saved.get(task.id)
-        if known and _rank(saved) <= _rank(known[-1]):
+        known = self.of(task.id)
+        if job.nodes > 1:
+            if not gang_checkpoints.is_news(saved, known):
+                return None
+        elif known and _rank(saved) <= _rank(known[-1]):
             return None
         self.state.put(saved)
-        self._trim(task.id, KEPT)
+        self._trim(job, task.id, KEPT)
         if task.took_down:  # it has got further, so what ended earlier attempts does not count any more
             task.took_down = ()
             self.state.put(task)
@@ -208,35 +222,50 @@ class Checkpoints(Wing):
         self._saved[saved.task_id] = sorted((*others, saved), key=_rank)
         self._note_work(saved.task_id)
 
-    def _trim(self, task: TaskId, kept: int) -> None:
-        """Remove all but the newest checkpoints of a task."""
+    def _trim(self, job: Job, task: TaskId, kept: int) -> None:
+        """Remove all but the newest checkpoints of a task, or of each member of a gang."""
+        start = self._start_of(job, task.task) if kept else ()
         known = self._saved.pop(task, [])
-        rest = known[len(known) - kept :] if kept else []
-        for saved in known[: len(known) - len(rest)]:
-            self.state.effects.drop(SavedCheckpoint, saved.key)
+        if job.nodes > 1:
+            rest = gang_checkpoints.worth_keeping(known, start, self.state.attempts, kept if kept > 1 else 0)
+        else:
+            rest = known[len(known) - kept :] if kept else []
+        for saved in known:
+            if saved not in rest:
+                self.state.effects.drop(SavedCheckpoint, saved.key)
         if rest:
             self._saved[task] = rest
         self._note_work(task)
 
     def _note_work(self, task: TaskId) -> None:
         """Note on the job the work that a new attempt at the task need not do."""
-        job, saved = self.state.jobs.get(task.job), self._saved.get(task)
+        job = self.state.jobs.get(task.job)
         if job is None:
             return
-        if saved and _is_usable(saved[-1]):
+        if start := self._start_of(job, task.task):
             job.saved = job.saved or {}
-            job.saved[task.task] = saved[-1].work
+            progress = min(saved.progress or 0.0 for saved in start)
+            job.saved[task.task] = sum(saved.work for saved in start), progress
         elif job.saved:
             job.saved.pop(task.task, None)
 
+    def _start_of(self, job: Job, number: int) -> Sequence[SavedCheckpoint]:
+        """Return the newest usable checkpoint of a task: of a gang, that of each member; empty: there is none."""
+        known = self.of(job.task_id(number))
+        if job.nodes > 1:
+            whole = (cut for cut in reversed(gang_checkpoints.cuts(known, job.nodes)) if all(map(_is_usable, cut)))
+            return next(whole, ())
+        return known[-1:] if known and _is_usable(known[-1]) else ()
+
     def task_ended(self, job: Job, task: Task) -> None:
         """Remove the checkpoints of a task that is over, but for one if it may be retried."""
-        self._trim(task.id, 0 if task.state is TaskState.SUCCEEDED else 1)
+        self._trim(job, task.id, 0 if task.state is TaskState.SUCCEEDED else 1)
         if task.state is TaskState.SUCCEEDED:
             for attempt in self.state.index.attempts.of_task.get(task.id, {}).values():
                 if (account := self._accounts.get(attempt.id)) is None:
                     continue
-                account.kept_cpu_ms = 0 if account.number == task.winner else account.passed_cpu_ms
+                has_won = launch_of(attempt.id, job.nodes).number == task.winner
+                account.kept_cpu_ms = 0 if has_won else account.passed_cpu_ms
                 self.state.put(account)
 
     def _bring_back(self, event: CheckpointsRecalled, tell: Tell) -> None:
@@ -256,10 +285,33 @@ class Checkpoints(Wing):
     def begins(self, job: Job, attempt: AttemptId, worker: Worker) -> float:
         """Choose the checkpoint that a new attempt continues from. Return the work in it."""
         known = self.of(attempt.task_id) if job.spec.checkpoint else ()
+        if known and job.nodes > 1:
+            self._begin_member(job, attempt, worker)
+            return 0.0
         saved = next((one for one in reversed(known) if self._may_use(job, one, worker)), None)
         if saved is None:
             return 0.0
-        if account := self._accounts.get(AttemptId(job.id, saved.task, saved.attempt)):
+        self._resume(attempt, saved)
+        return saved.work
+
+    def _begin_member(self, job: Job, member: AttemptId, worker: Worker) -> None:
+        """Choose the cut that a launch continues from, as its last member is dispatched."""
+        launch = launch_of(member, job.nodes)
+        if member.number - launch.number < job.nodes - 1:
+            return
+        others = [self.state.attempts[launch._replace(number=one)] for one in range(launch.number, member.number)]
+        workers = [*(self.state.workers[other.worker] for other in others), worker]
+        for cut in reversed(gang_checkpoints.cuts(self.of(member.task_id), job.nodes)):
+            if all(map(self._may_use, repeat(job), cut, workers)):
+                for other, saved in zip(others, cut, strict=False):
+                    self._resume(other.id, saved)
+                    other.done_before = saved.work
+                self._resume(member, cut[-1])
+                return
+
+    def _resume(self, attempt: AttemptId, saved: SavedCheckpoint) -> None:
+        """Have a new attempt continue from a checkpoint."""
+        if account := self._accounts.get(AttemptId(saved.job, saved.task, saved.attempt)):
             account.passed_cpu_ms = account.kept_cpu_ms
             self.state.put(account)
         self.state.put(
@@ -274,10 +326,9 @@ class Checkpoints(Wing):
                 progress=saved.progress,
             )
         )
-        return saved.work
 
     def _may_use(self, job: Job, saved: SavedCheckpoint, worker: Worker) -> bool:
-        if not _is_usable(saved) or (saved.system and saved.system != _system_of(job, worker.facts)):
+        if not _is_usable(saved) or (saved.system and saved.system != _system_of(worker.facts)):
             return False
         others = [name for name in saved.line if name != worker.name]
         if job.quorum is not None:
@@ -353,21 +404,27 @@ class Checkpoints(Wing):
                 exit_code=spec.exit_code,
                 max_bytes=spec.max_bytes or DEFAULT_CHECKPOINT_BYTES,
                 resume=None if resumed is None else resumed.as_told(),
+                own=run.gang is None,
             )
 
     def check(self, of: Job | Worker | None) -> None:
         """Raise AssertionError if a task has too many checkpoints, or they are out of order."""
         for task, saved in self._saved.items() if of is None else ():
-            assert len(saved) <= KEPT, f"task {task} keeps {len(saved)} checkpoints"
+            job = self.state.jobs.get(task.job)
+            members = {one.attempt for one in saved}
+            most = (KEPT + 1) * len(members) if job and job.nodes > 1 else KEPT
+            assert job is None or len(saved) <= most, f"task {task} keeps {len(saved)} checkpoints"
             assert [*saved] == sorted(saved, key=_rank), f"task {task}: out of order"
 
 
 def _rank(saved: SavedCheckpoint) -> tuple[bool, float, float]:
-    """Return the sort key of a task's checkpoints: usable ones last, then by work, then by time.
+    """Return the sort key of a task's checkpoints: usable ones last, then by work, then by time; of gangs by step.
 
     A task that sleeps does no work, but has run longer. One that may be what makes attempts fail must not keep newer
     ones with less work away.
     """
+    if saved.step is not None:
+        return True, saved.attempt, saved.step
     return _is_usable(saved), saved.work, saved.wall_s
 
 
@@ -375,7 +432,9 @@ def _is_usable(saved: SavedCheckpoint) -> bool:
     return len(saved.failed_on) < MOST_FAILED
 
 
-def _system_of(job: Job, facts: Facts) -> str:
-    """Return where a checkpoint of the job that was taken on such a computer can be used."""
-    python = facts.functions if job.spec.function is not None else None
-    return " ".join(filter(None, (facts.os, facts.arch, python)))
+def _system_of(facts: Facts) -> str:
+    """Return where a checkpoint that was taken on such a computer can be used.
+
+    All attempts at a function run under the Python version that pickled it, as its job requires.
+    """
+    return f"{facts.os} {facts.arch}"

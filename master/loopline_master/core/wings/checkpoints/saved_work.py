@@ -31,6 +31,7 @@ class SavedCheckpoint:
     system: str = ""  # where it can be used (``system_of``); empty: anywhere
     failed_on: tuple[str, ...] = ()  # workers of attempts that failed after they had continued from it, latest last
     progress: float | None = None  # of the task, if it tells any
+    step: int | None = None  # of a gang's member: the N of its newest folder ``step-N``; None: of no gang
     task_id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -14,15 +14,18 @@ def learn(state: State, job: Job, members: Sequence[Attempt]) -> None:
     """Learn from the members of a gang that has succeeded, and advance virtual time by their work."""
     grid, now = state.grid, state.now
     shown = [measure.work_shown(state.workers[member.worker], member) for member in members]
+    kept = sum(member.done_before for member in members)  # in the checkpoints that they continued from
     size = job.sweep.size_at(members[0].task)
-    work = size if size is not None else sum(shown)
+    work = size if size is not None else sum(shown) + kept
     for member, part in zip(members, shown, strict=True):
         member.work = work * part / sum(shown)
-    measure.learn_duration(job, sum(shown), size)
+    measure.learn_duration(job, sum(shown) + kept, size)
     job.work_done += work
     grid.work_accepted += work
     grid.tasks_accepted += 1
     grid.virtual = state.index.virtual_time.after(grid.virtual, work)
+    if kept:  # a remainder teaches nothing about whole tasks
+        return
     program = state.programs.get(job.program) or Program(*job.program, first_run_at=now, used_at=now)
     if program_history.is_news(program, now):
         program_history.learn(program, _observation(members, sum(shown), now))

@@ -253,13 +253,13 @@ def _succeed(state: State, gang: Gang) -> None:
         member.state = transitions.check(transitions.ATTEMPT, member.state, AttemptState.SUCCEEDED)
         member.accepted, member.ended_at = True, state.now
         measure.account(job, task, member, Outcome.SUCCEEDED)
-        state.put(member)
     task.winner = gang.first
     for worker in lifecycle.ended(state, job, task, members[0]):
         lifecycle.retract_from(state, worker, lifecycle.IN_QUARANTINE)
     learning.learn(state, job, members)
     drop_gang(state, gang)
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)
+    state.put(*members)
     for other in launches_of(state, task.id):
         disband(state, other, f"the launch of attempt {gang.first} brought the result first")
 
