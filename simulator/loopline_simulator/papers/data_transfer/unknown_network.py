@@ -257,7 +257,11 @@ class UnknownNetwork:
             if one.order and one.order.rate_bytes_s:
                 rows.append(Constraint(one.order.rate_bytes_s, ((place, 1),)))
         count = len(flowing)
-        return fill(LinearProgramme((1.0,) * count, (0.0,) * count, tuple(rows), tuple(late.items())))
+        return fill(
+            LinearProgramme(
+                (1.0,) * count, (0.0,) * count, tuple(rows), tuple((one, other, 0.0) for one, other in late.items())
+            )
+        )
 
     def _advance(self, one: Receiver, rate: float, room: float, *, is_late: bool) -> None:
         one.have, one.starved_s = min(one.have + rate * _STEP_S, self._size), 0.0
