@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _NETWORK = "10.78.0"
-_BURST, _QUEUE = "256kb", "100ms"
+_BURST, _QUEUE = "32kb", "100ms"
 
 
 def obstacle() -> str:

@@ -26,7 +26,9 @@ FAULTY = {"worker lies": "liar", "worker mute": "mute"}
 """Faults of a worker from its start, and their names in benchmarks/light/faulty_worker.py."""
 FAULTS = ("worker killed", "worker stopped", "worker cut off", *FAULTY, "cable halved", "master killed")
 
-KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "measured", "written")
+Knows = Literal["assumed", "learnt", "measured", "written"]
+KNOWS: tuple[Knows, ...] = ("assumed", "learnt", "measured", "written")
+"""Learnt: from a file as large that was sent to all before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Case:
 
     name: str
     peers: bool = True
-    knows: Literal["assumed", "measured", "written"] = "assumed"
+    knows: Knows = "assumed"
     fault: str = ""  # of FAULTS
     tls: bool = True
     blind: bool = False  # each fetches from a random holder, and tasks go to workers in turn
@@ -138,6 +140,15 @@ class LabGrid:
         """Submit a job for each file, with a task for each worker together; return when."""
         (begin,) = self.run_user("benchmarks.light.lab_user", self.stamps, self.lab.workers, *files)
         return float(begin)
+
+    def learn(self, file: Path) -> None:
+        """Send a file to all workers, and end its tasks."""
+        self.submit([file])
+        while len(self.arrivals()) < self.lab.workers:
+            time.sleep(0.1)
+        for stamp in self.stamps.iterdir():
+            stamp.unlink()
+        time.sleep(2.0)  # tasks look for their stamps
 
     def run_user(self, module: str, *words: object) -> list[str]:
         """Run a user's program beside the master, with its address and token; return its output."""

@@ -18,7 +18,7 @@ from loopline_shared.spec import JobSpec
 
 _SCRIPT = """
 { date +%s.%N; sha256sum large.bin; } > $0/$1.part && mv $0/$1.part $0/$1
-while [ ! -e $0/over ]; do sleep 0.2; done
+while [ -e $0/$1 ] && [ ! -e $0/over ]; do sleep 0.2; done
 """
 
 

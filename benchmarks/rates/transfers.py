@@ -2,13 +2,14 @@
 benchmarks.rates.transfers``.
 
 The time until the last worker's task has the file, compared with size / narrowest link; and how often the file has
-left the master and crossed the cable. From the master alone; between workers as the network is assumed, as `loopline
-network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is killed,
-stopped or cut off halfway, or sends wrong bytes or none from its start on; while the cable is halved halfway; or the
-master is killed once some worker has all: then the output has the time until the next plan. With ``--others``,
-libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different switches. With
-``--files 4``, as many jobs at once, each with a file of its own for its share of the workers: then the time is the
-makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
+left the master and crossed the cable. From the master alone; between workers as the network is assumed, as a file
+before has shown it (learnt), as `loopline network measure` finds it, and as written down. With ``--faults``, also
+while a worker in the middle is killed, stopped or cut off halfway, or sends wrong bytes or none from its start on;
+while the cable is halved halfway; or the master is killed once some worker has all: then the output has the time
+until the next plan. With ``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours
+in name are at different switches. With ``--files 4``, as many jobs at once, each with a file of its own for its share
+of the workers: then the time is the makespan. The network is made of namespaces (benchmarks/harness/lab.py), which
+needs root.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
         with lab.built(), grid.running():
             if case.knows == "measured":
                 grid.measure_network()
+            if case.knows == "learnt":
+                make(other := folder / "other.bin", mib)
+                grid.learn(other)
             carried = lab.sent_bytes()
             begin = grid.submit(files)
             while len(grid.arrivals()) < expected and time.time() < begin + WITHIN_S:
@@ -123,7 +127,7 @@ def _options() -> argparse.Namespace:
     asking.add_argument("--no-tls", action="store_true", help="in the clear, as a grid of 0.1 goes on")
     asking.add_argument("--mixed", action="store_true", help="neighbours in name are at different switches")
     asking.add_argument("--others", action="store_true", help="also libtorrent, udpcast and rsync")
-    asking.add_argument("--knows", action="append", help="assumed, measured or written; default: all three")
+    asking.add_argument("--knows", action="append", help="assumed, learnt, measured or written; default: all")
     asking.add_argument("--without-master-alone", action="store_true", help="leave out the slow way")
     asking.add_argument(
         "--logs", type=Path, help="a folder for the logs and the master's database, whose log has the plans"

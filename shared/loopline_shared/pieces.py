@@ -33,6 +33,14 @@ def piece_bytes(size_bytes: int) -> int:
     return size
 
 
+def train_bytes(size_bytes: int, *, is_from_master: bool) -> int:
+    """Return the size of a file's first pieces, which travel alone and show how fast each hop of the network is.
+
+    It is one piece; from the master 1 MiB, because other requests delay single pieces there.
+    """
+    return max(piece_bytes(size_bytes), 2**20 if is_from_master else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class PieceLayout:
     """Places of the pieces in a file of ``size_bytes`` bytes."""

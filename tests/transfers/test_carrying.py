@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,37 @@ def test_assign_names_sources_rates_and_receivers() -> None:
     room.tell("ant")
     assert room.assigns["ant"].peers is None
     assert room.assigns["zoe"].peers is None
+
+
+def test_first_pieces_travel_alone_while_the_place_of_a_receiver_is_a_guess() -> None:
+    room = CarryingRoom()
+    guessed = tuple(replace(node, is_guess=not node.is_switch and node.name != MASTER) for node in SWITCHES)
+    room.step(NetworkChanged(guessed))
+    for name in ("ant", "bee"):
+        room.tell(name, wants=[A])
+    room.settle()
+    first = {name: orders_of(room, name).fetch[0] for name in ("ant", "bee")}
+    assert [len(fetch.sources) for fetch in first.values()] == [0, 1]
+    assert [fetch.until_bytes for fetch in first.values()] == [MIB, MIB // 4]
+    room.tell("zoe", wants={A: 8 * MIB})
+    room.settle()
+    assert orders_of(room, "zoe").fetch[0].until_bytes is None, "it is well on its way"
+    room.step(NetworkChanged(SWITCHES))
+    told = room.answer().assigns
+    assert {"ant", "bee"} <= told.keys()
+    assert orders_of(room, "ant").fetch[0].until_bytes is None
+    assert orders_of(room, "bee").fetch[0].until_bytes is None
+
+
+def test_first_pieces_do_not_travel_alone_for_ever() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(tuple(replace(node, is_guess=not node.is_switch) for node in SWITCHES)))
+    room.tell("ant", wants=[A])
+    room.settle()
+    assert orders_of(room, "ant").fetch[0].until_bytes == MIB
+    room.step(after_s=5.0)
+    room.tell("ant", wants={A: MIB})
+    assert orders_of(room, "ant").fetch[0].until_bytes is None
 
 
 def test_only_a_changed_plan_is_sent() -> None:

@@ -130,6 +130,21 @@ def test_host_fetches_neither_its_own_files_nor_files_without_holders() -> None:
     assert plan(PlanRequest(star("ab"), {"f": ("a",)}, demands), solve) == TransferPlan()
 
 
+@pytest.mark.parametrize("way", [solve, fill])
+def test_line_behind_a_receiver_is_limited_by_its_rate_and_lead(way: Solve) -> None:
+    """``b`` receives at 2, as its link carries no more. It is 30 bytes ahead of ``c``, which it could serve at 10."""
+    hosts = [NetworkNode(name, "root", 10.0, 2.0 if name == "b" else 10.0) for name in "abc"]
+    network = Network([NetworkNode("root", None, is_switch=True), *hosts])
+    demands = (Demand("f/0", "b"), Demand("f/1", "c"))
+    for lead_bytes, rate in ((0.0, 2.0), (30.0, 5.0), (1000.0, 10.0)):
+        leads = {"f/1": {"b": ("f/0", lead_bytes)}}
+        found = plan(PlanRequest(network, {"f/0": ("a",), "f/1": ("b",)}, demands, leads=leads), way)
+        assert [(line.hosts, line.rate) for line in found.pipelines] == [
+            (("a", "b"), pytest.approx(2.0)),
+            (("b", "c"), pytest.approx(rate)),
+        ]
+
+
 def test_a_plan_is_the_same_as_json() -> None:
     """It comes back to the scheduler as an event, and is replayed from the log."""
     found = plan(drawn(7), solve)

@@ -37,6 +37,18 @@ def test_start_of_a_flow_is_not_used_as_a_measurement() -> None:
     assert flow.meter.read() == FlowReading(), "another source"
 
 
+def test_first_pieces_from_a_source_show_how_fast_its_hop_is() -> None:
+    flow = Flow()
+    assert flow.meter.train_bytes_s == 0.0
+    flow.pieces(2, 0.5, took_s=0.1, is_late=True)
+    assert flow.meter.train_bytes_s == pytest.approx(1000.0)
+    flow.meter.read()
+    flow.pieces(5, 0.1, took_s=0.05, is_late=True)
+    assert flow.meter.train_bytes_s == pytest.approx(1000.0), "later pieces do not travel alone"
+    flow.meter.begin()
+    assert flow.meter.train_bytes_s == 0.0, "another source"
+
+
 def test_window_ends_with_a_piece_for_slow_flows() -> None:
     flow = Flow().begun()
     flow.pieces(1, 0.7)

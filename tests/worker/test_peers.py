@@ -182,6 +182,27 @@ async def test_fetch_waits_and_continues_on_order(tmp_path: Path) -> None:
         assert fetch.file.path.read_bytes() == CONTENT
 
 
+async def test_fetch_takes_only_first_pieces_while_limited(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
+        fetch, source = bee.fetch_of(CONTENT), ant.source_for("bee", ant.holds(CONTENT))
+        fetch.obey(FileFetch(NAME, (source,), until_bytes=2 * PIECE))
+        running = start(fetch, CONTENT)
+        await until(lambda: fetch.file.have == 2)
+        assert fetch.meter.train_bytes_s > 0.0
+        better = cat.source_for("bee", cat.holds(CONTENT))
+        fetch.obey(FileFetch(NAME, (better,), until_bytes=2 * PIECE))
+        checked = threading.Event()
+        fetch._check_wanted = checked.set  # type: ignore[method-assign]
+        for _ in range(2):  # once after the new order
+            checked.clear()
+            await asyncio.to_thread(checked.wait, 30)
+        assert (fetch.source, fetch.file.have) == ("ant", 2), "its first pieces came from there"
+        fetch.obey(FileFetch(NAME, (better,)))
+        await running
+        assert fetch.file.path.read_bytes() == CONTENT
+        await until(lambda: cat.server.sent_bytes == len(CONTENT) - 2 * PIECE)
+
+
 async def test_order_to_wait_expires_without_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_ORDER_HOLDS_S", 0.2)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from loopline_master.core.wings.transfers.assumed_network import MASTER
@@ -168,6 +168,10 @@ class Exchange:
             if one.is_swift
         )
 
+    def trains(self) -> dict[tuple[str, str], float]:
+        """Return the rate of first pieces, by source and receiver, in bytes per second."""
+        return trains({peer.name: peer.fetching.values() for peer in self._peers.values()})
+
     def reachable(self) -> list[str]:
         """Return the workers whose ports are open to others, by name."""
         return sorted(peer.name for peer in self._peers.values() if peer.port)
@@ -238,6 +242,16 @@ class Exchange:
     def _count(self, peer: _Peer, told: PeerReport) -> None:
         self._metrics.count_peer_bytes(max(0, told.received_bytes - peer.received_bytes))
         peer.received_bytes = told.received_bytes
+
+
+def trains(fetching: Mapping[str, Iterable[Fetching]]) -> dict[tuple[str, str], float]:
+    """Return the rate of first pieces, by source and receiver, in bytes per second, from each receiver's files."""
+    return {
+        (one.source or MASTER, name): one.train_bytes_s
+        for name, files in fetching.items()
+        for one in files
+        if one.train_bytes_s
+    }
 
 
 def _expiry(now: float) -> float:

@@ -94,13 +94,13 @@ class FlowSamples:
 def _words(sample: FlowSample) -> dict[str, object]:
     """Return a sample as JSON has it: each flow with source, receiver, rate, and whether it was free, or swift."""
     flows = [(*pair, rate, pair in sample.free, pair in sample.swift) for pair, rate in sample.rates.items()]
-    return {"at": sample.at, "flows": flows}
+    return {"at": sample.at, "in_turn": sample.in_turn, "is_idle": sample.is_idle, "flows": flows}
 
 
 def _read(file: Path) -> list[FlowSample]:
     """Return the samples of a file; an empty list if it cannot be read."""
     try:
-        return [_sample(words["at"], words["flows"]) for words in json.loads(file.read_text())]
+        return [_sample(**words) for words in json.loads(file.read_text())]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -108,8 +108,8 @@ def _read(file: Path) -> list[FlowSample]:
         return []
 
 
-def _sample(at: float, flows: list[tuple[str, str, float, bool, bool]]) -> FlowSample:
+def _sample(at: float, flows: list[tuple[str, str, float, bool, bool]], **kind: bool) -> FlowSample:
     rates = {(source, receiver): rate for source, receiver, rate, *_ in flows}
     free = frozenset((source, receiver) for source, receiver, _, is_free, *_ in flows if is_free)
     swift = frozenset((source, receiver) for source, receiver, _, _, *more in flows if any(more))
-    return FlowSample(at, rates, free, swift)
+    return FlowSample(at, rates, free, swift, **kind)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from loopline_master.core.events import NetworkChanged
-from loopline_master.core.wings.transfers.assumed_network import assumed_switches, rate_of
+from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_switches, rate_of
 from loopline_master.core.wings.transfers.flow_sample import FlowSample, Pair
 from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.slow_links import SlowLinks
 from loopline_master.transfers.known_network import KnownNetwork, known_network
 from loopline_master.transfers.network_file import NetworkFile
+from loopline_shared.pieces import piece_bytes
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy
 
 _HEADROOM, _SAME = 1.5, 0.05
+_AWAITED_S = 1.0
+NO_TRAINS: Mapping[Pair, float] = {}
 
 Links = Mapping[str, HostLink | None]
 """The cards of the workers that are there."""
@@ -31,6 +34,9 @@ class LearnedNetwork:
         self._file = file
         self._slow = SlowLinks()
         self._is_shown = False
+        self._trains: dict[Pair, float] = {}  # by hop: the rate of its first piece, in bytes per second
+        self._tried = set[Pair]()
+        self._since = 0.0
         self._told: dict[str, NetworkNode] = {}
 
     def known(self, links: Links) -> KnownNetwork:
@@ -42,11 +48,37 @@ class LearnedNetwork:
         self.samples.add(sample)
         self._is_shown = True
 
-    def observe(self, now: float, links: Links, flows: Iterable[FileFlow], swift: Collection[Pair]) -> bool:
-        """Look at the flows. True if the samples have something to be learnt from."""
+    def observe(
+        self,
+        now: float,
+        links: Links,
+        flows: Sequence[FileFlow],
+        swift: Collection[Pair],
+        trains: Mapping[Pair, float] = NO_TRAINS,
+    ) -> bool:
+        """Sample the flows and the rates of first pieces. True if there is a new sample."""
+        if self._file is None:
+            self._collect(now, flows, trains)
         is_shown, self._is_shown = self._is_shown, False
         is_sample = self.samples.observe(now, flows, swift)
         return is_sample or is_shown or self.samples.is_news(assumed_switches(links))
+
+    def _collect(self, now: float, flows: Sequence[FileFlow], trains: Mapping[Pair, float]) -> None:
+        """Make one sample of the first pieces on new hops, once all have arrived.
+
+        Receivers whose place is a guess may take nothing else until then. Other receivers are awaited for a second.
+        """
+        seen = self.samples.measured.seen
+        self._trains |= {pair: rate for pair, rate in trains.items() if pair not in self._tried}
+        self._since = self._since if self._trains else now
+        missing = {(flow.source, flow.receiver) for flow in flows} - self._tried - self._trains.keys()
+        begins = {flow.receiver for flow in flows if flow.have_bytes < piece_bytes(flow.size_bytes)}
+        is_waiting = any(pair[1] in begins - seen for pair in missing)
+        if self._trains and not is_waiting and (not missing or now >= self._since + _AWAITED_S):
+            is_first = any(receiver not in seen for _, receiver in self._trains)
+            self.show(FlowSample(now, self._trains, frozenset(self._trains), in_turn=True, is_idle=is_first))
+            self._tried |= self._trains.keys()
+            self._trains = {}
 
     def change(self, now: float, links: Links, flows: list[FileFlow]) -> NetworkChanged | None:
         """Return the changes since the scheduler's last update; None if there are none."""
@@ -55,6 +87,11 @@ class LearnedNetwork:
         self._slow.observe(now, known.network, flowing(known.network, flows), flows, assumed)
         nodes = {node.name: _with_headroom(node, known.known_by.get(node.name)) for node in known.network.nodes}
         nodes = self._slow.limited(nodes)
+        if self._file is None:
+            seen = {MASTER, *self.samples.measured.seen}
+            nodes = {
+                name: replace(node, is_guess=not node.is_switch and name not in seen) for name, node in nodes.items()
+            }
         changed = {name: node for name, node in nodes.items() if not _is_alike(self._told.get(name), node)}
         gone = tuple(sorted(self._told.keys() - nodes.keys()))
         if not (changed or gone):
@@ -88,7 +125,7 @@ def _with_headroom(node: NetworkNode, known_by: KnownBy | None) -> NetworkNode:
 
 def _is_alike(told: NetworkNode | None, node: NetworkNode) -> bool:
     """True if a plan would be much the same with the one node as with the other."""
-    if told is None or (told.parent, told.is_switch) != (node.parent, node.is_switch):
+    if told is None or (told.parent, told.is_guess) != (node.parent, node.is_guess):
         return False
     pairs = ((told.up, node.up), (told.down, node.down))
     return all(abs(one - other) <= _SAME * one for one, other in pairs)

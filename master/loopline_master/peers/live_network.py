@@ -55,7 +55,7 @@ class LiveNetwork:
             await self._changed.wait()
             self._changed.clear()
             flows, links, began = self._exchange.flows(), self._links(), time.monotonic()
-            if self._learned.observe(time.time(), links, flows, self._exchange.swift()):
+            if self._learned.observe(time.time(), links, flows, self._exchange.swift(), self._exchange.trains()):
                 await self._learned.samples.learn(assumed_switches(links), cards(links))
             took_s = time.monotonic() - began
             if event := self._learned.change(time.monotonic(), links, flows):

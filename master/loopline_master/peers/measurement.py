@@ -66,7 +66,7 @@ class Measurement:
                 if outcome := self._obstacle():
                     break  # it may have begun while the probe ran, and have held it back
                 done[pairs] = found
-                self._network.show(FlowSample(time.time(), found, frozenset(found)))
+                self._network.show(FlowSample(time.time(), found, frozenset(found), is_idle=True))
                 self._view = MeasurementView(is_running=True, probes=len(done), outcome="")
         finally:
             outcome = f"stopped: {outcome}" if outcome else "measured" if not pairs else "stopped"

@@ -130,4 +130,4 @@ def _not_below_floors(programme: LinearProgramme, found: Sequence[float]) -> lis
 def _rows(programme: LinearProgramme) -> list[tuple[float, tuple[Term, ...]]]:
     """Return upper limits and terms: of the links, and of each follower less what it follows."""
     links = [(row.limit, row.terms) for row in programme.constraints]
-    return [*links, *((0.0, ((follower, 1), (ahead, -1))) for follower, ahead in programme.follows)]
+    return [*links, *((slack, ((follower, 1), (ahead, -1))) for follower, ahead, slack in programme.follows)]

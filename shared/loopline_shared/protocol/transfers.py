@@ -74,6 +74,8 @@ class FileFetch:
     sources: Annotated[tuple[FileSource, ...], Field(max_length=MAX_SOURCES)]
     rate_bytes_s: Rate | None = None  # planned, regardless of the source; None: no limit
     waits: bool = False  # take nothing yet: others go first, or the plan is being made
+    until_bytes: Annotated[Count | None, Field(exclude_if=_is_not_said)] = None
+    """Limit for now: the file's first pieces travel alone, which shows how fast each hop is; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ class Fetching:
     rate_bytes_s: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)] = 0.0  # of late
     is_free: bool = False  # nothing but the network held that rate back
     is_swift: Annotated[bool, Field(exclude_if=not_)] = False  # its source alone did: the network had room for more
+    train_bytes_s: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False, exclude_if=not_)] = 0.0
+    """Bytes per second within the first pieces from this source; 0: not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,17 +36,31 @@ class FlowMeter:
         """The highest rate for some seconds from any source, in bytes per second."""
         self._bytes = self._late_bytes = 0
         self._took_s = 0.0
+        self._train = list[tuple[int, float]]()  # bytes and seconds of the first pieces
         self.begin()
+
+    @property
+    def train_bytes_s(self) -> float:
+        """Bytes per second within the first pieces from the present source; 0: there were none.
+
+        If there are several, the very first is left out: a new connection is slow at first.
+        """
+        train = self._train[1:] or self._train[:]
+        took_s = sum(took_s for _, took_s in train)
+        return sum(count for count, _ in train) / took_s if took_s else 0.0
 
     def begin(self) -> None:
         """Begin with another source."""
         with self._lock:
             self._found, self._is_new = FlowReading(), True
+            self._train = []
             self._clear(self._clock())
 
     def count(self, count_bytes: int, took_s: float, *, is_late: bool) -> None:
         """Count a piece that came within ``took_s``; a late one had not been there when it was asked for."""
         with self._lock:
+            if self._is_new:
+                self._train.append((count_bytes, took_s))
             self._bytes += count_bytes
             self._took_s += took_s
             self._late_bytes += count_bytes * is_late

@@ -146,4 +146,5 @@ def _fetching(fetch: PieceFetch) -> Fetching:
     return Fetching(
         fetch.sha256, fetch.file.layout.size_bytes, fetch.file.have_bytes, fetch.source,
         rate_bytes_s=read.rate_bytes_s, is_free=read.is_free, is_swift=read.is_swift,
+        train_bytes_s=fetch.meter.train_bytes_s,
     )  # fmt: skip

@@ -45,7 +45,7 @@ _LEAST_SHARE = 1 / 8
 earlier one: a plan may follow from capacities that are merely assumed."""
 _LOOK_EVERY_S = 0.05
 _ORDER_HOLDS_S = 5.0
-"""Time that an order to wait is valid, unless the next one repeats it."""
+"""Time that an order to wait, or to take no more for now, is valid, unless the next one repeats it."""
 
 OpenMaster = Callable[[int], MasterUpstream]
 """Connects to the master, for the pieces from a number on. Raises NetworkError."""
@@ -74,7 +74,8 @@ class PieceFetch:
         self.sources: tuple[FileSource, ...] = ()
         """Sources in order of preference; the master may change them at any time."""
         self._rate: float | None = None  # planned, in bytes per second
-        self._waits_until = 0.0
+        self._waits_until = self._until_at = 0.0
+        self._until_bytes = 0
         self.source: str | None = None
         """The worker that sends pieces now; None: the master, or none yet."""
         self.received_bytes = 0
@@ -93,7 +94,10 @@ class PieceFetch:
         """Take in the master's order for this file; None if it has none."""
         self.sources = order.sources if order else ()
         self._rate = order.rate_bytes_s if order else None
-        self._waits_until = time.monotonic() + _ORDER_HOLDS_S if order and order.waits else 0.0
+        holds_until = time.monotonic() + _ORDER_HOLDS_S
+        self._waits_until = holds_until if order and order.waits else 0.0
+        self._until_bytes = order.until_bytes or 0 if order else 0
+        self._until_at = holds_until if self._until_bytes else 0.0
 
     def offer(self, worker: str, link: socket.socket) -> None:
         """Take over the connection of a worker that has dialled in, after the handshake."""
@@ -137,6 +141,11 @@ class PieceFetch:
     def _is_to_wait(self) -> bool:
         return time.monotonic() < self._waits_until
 
+    @property
+    def _most_bytes(self) -> int:
+        """The part of the file that may be taken now."""
+        return self._until_bytes if time.monotonic() < self._until_at else self.file.layout.size_bytes
+
     def _take_from_one(self, place: _Place, open_master: OpenMaster) -> None:
         """Take pieces from the best source, until another one is better or this one fails."""
         best, have = self._best(), self.file.have
@@ -153,14 +162,15 @@ class PieceFetch:
             if self._upstream:
                 self._upstream.close()
             self._upstream = self.source = None
+            self.meter.begin()  # without a source, its reading would count as the master's
 
     def _fetch_pieces(self, taking: _Taking, source: FileSource | None) -> None:
         while not self.file.is_complete:
             best = self._best()
-            is_leaving = _way(best) != _way(source)
+            is_leaving = _way(best) != _way(source) and self.file.have_bytes < self._most_bytes
             self._limits[1].change(self._rate, time.monotonic())
             taking.expect(self._rate, behind=self._behind(source))
-            if not taking.ask(is_leaving=is_leaving or self._is_to_wait):
+            if not taking.ask(self._most_bytes, is_leaving=is_leaving or self._is_to_wait):
                 return
             self._check_wanted()
             have_bytes = self.file.have_bytes
@@ -261,14 +271,15 @@ class _Taking:
         """Note the planned rate, and the position of the source in its line."""
         self._planned, self._behind = planned or 0.0, behind
 
-    def ask(self, *, is_leaving: bool) -> bool:
-        """Ask for more pieces, unless this source is being left. False if nothing more will come.
+    def ask(self, most_bytes: int, *, is_leaving: bool) -> bool:
+        """Ask for more of the first ``most_bytes``, unless this source is being left. False if no more will come.
 
         A source that was dropped and has no more itself may be waiting for pieces from here: it is not waited for.
         """
         upstream, layout = self._upstream, self._growing.layout
         window = max(2, upstream.window_bytes // layout.piece_bytes)
-        goal = upstream.credit if is_leaving else min(layout.count, self._growing.have + window)
+        count = -(-most_bytes // layout.piece_bytes)
+        goal = upstream.credit if is_leaving else min(layout.count, count, self._growing.have + window)
         number, now = upstream.credit, time.monotonic()
         while number < goal and not any(limit.wait_s(now) for limit in self._limits):
             for limit in self._limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
 from typing import Protocol
@@ -56,7 +57,7 @@ class Upstream(Protocol):
 
     @property
     def took_s(self) -> float:
-        """Arrival time of a late piece, in seconds from when the source had it."""
+        """Seconds between the first and the last byte of the piece that came last."""
 
     @property
     def is_limited(self) -> bool:
@@ -160,7 +161,6 @@ class MasterUpstream:
     """
 
     is_late = is_limited = False
-    took_s = 0.0
 
     def __init__(
         self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int
@@ -169,6 +169,7 @@ class MasterUpstream:
         self._path, self._headers = path, headers
         self._layout = layout
         self.window_bytes = _FIRST_RANGE_BYTES
+        self.took_s = 0.0
         self._answer: HTTPResponse | None = None
         self._next = self._answered = self.credit = first
 
@@ -186,8 +187,10 @@ class MasterUpstream:
         with network():
             answer = self._answer if self._next < self._answered else None
             answer = self._answer = answer or self._send()
+            began = time.monotonic()
             if answer.readinto(buffer) != len(buffer):  # which waits for a full buffer
                 raise NetworkError("the master closed the connection")
+        self.took_s = time.monotonic() - began
         self._next += 1
         return True
 

@@ -29,6 +29,7 @@ from loopline_master.core.wings.transfers.filling import fill
 from loopline_master.core.wings.transfers.network import Network
 from loopline_master.core.wings.transfers.programme import Constraint, LinearProgramme
 from loopline_master.core.wings.transfers.transfer_memory import asked
+from loopline_master.peers.exchange import trains
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.learned_network import LearnedNetwork, cards
 from loopline_master.transfers.network_file import NetworkFile
@@ -159,7 +160,8 @@ class UnknownNetwork:
             for name, one in told
         ]  # fmt: skip
         swift = frozenset((one.source or MASTER, name) for name, one in told if one.is_swift)
-        if self._learns and self.learned.observe(self.now, self._links, flows, swift):
+        found = trains({name: (one,) for name, one in told})
+        if self._learns and self.learned.observe(self.now, self._links, flows, swift, found):
             self.learned.samples.learn_now(assumed_switches(self._links), cards(self._links))
         if event := self.learned.change(self.now, self._links, flows):
             self._step(event)
@@ -187,7 +189,7 @@ class UnknownNetwork:
         return Fetching(
             FILE, self._size, int(one.have), None if one.source == MASTER else one.source,
             rate_bytes_s=read.rate_bytes_s * float(self._chance.uniform(1.0 - self._noise, 1.0)),
-            is_free=read.is_free, is_swift=read.is_swift,
+            is_free=read.is_free, is_swift=read.is_swift, train_bytes_s=one.meter.train_bytes_s,
         )  # fmt: skip
 
     def _obey(self, effects: Effects) -> None:
@@ -217,16 +219,7 @@ class UnknownNetwork:
 
     def _let_flow(self) -> None:
         """Let all flow for a step."""
-        flowing = list[Receiver]()
-        for one in self._receivers.values():
-            source = self._source_of(one) if one.done_at is None else None
-            if source != one.source:
-                one.source, one.counted, one.busy_s, one.starved_s = source, one.have, 0.0, 0.0
-                one.meter.begin()
-            if source and (source == MASTER or self._receivers[source].have >= one.have):
-                flowing.append(one)
-            elif source:
-                self._mind_starving(one)
+        flowing = [one for one in self._receivers.values() if self._can_flow(one)]
         places = {one.name: place for place, one in enumerate(flowing)}
         number, uses = self._truth.number, list[list[int]]()
         for one in flowing:
@@ -234,7 +227,7 @@ class UnknownNetwork:
         late = {
             place: places[one.source]
             for place, one in enumerate(flowing)
-            if one.source in places and self._receivers[one.source].have - one.have < LEAST_PIECE_BYTES
+            if one.source in places and self._receivers[one.source].have - one.have < self._step_bytes(one)
         }
         rates = self._rates(flowing, uses, late)
         loads = dict[int, float]()
@@ -247,6 +240,36 @@ class UnknownNetwork:
             room = min(self._truth.limits[direction] - loads[direction] for direction in uses[place])
             self._advance(one, rates[place], max(0.0, room), is_late=place in late)
 
+    def _can_flow(self, one: Receiver) -> bool:
+        """True if a worker can receive something now; it changes its source if its orders name another one."""
+        source = self._source_of(one) if one.done_at is None else None
+        has_begun = 0 < one.have < LEAST_PIECE_BYTES or one.have >= self._limit(one)
+        if source != one.source and not (one.source and has_begun):
+            one.source, one.counted, one.busy_s, one.starved_s = source, one.have, 0.0, 0.0
+            one.meter.begin()
+        if one.source is None:
+            return False
+        if one.have >= self._limit(one):
+            one.meter.hold_back()
+            return False
+        if one.source == MASTER or self._has_more(self._receivers[one.source], one):
+            return True
+        self._mind_starving(one)
+        return False
+
+    def _limit(self, one: Receiver) -> float:
+        """Return how many bytes of the file a worker may take now."""
+        return (one.order.until_bytes if one.order else None) or self._size
+
+    def _has_more(self, source: Receiver, one: Receiver) -> bool:
+        """True if a source can pass something on: of the first piece, only the whole."""
+        return source.have >= min(LEAST_PIECE_BYTES, self._size) and source.have >= one.have
+
+    def _step_bytes(self, one: Receiver) -> float:
+        """Return the most bytes that a worker can receive in a step, at least a piece."""
+        down = self._truth.downs[self._truth.number[one.name]]
+        return max(LEAST_PIECE_BYTES, self._truth.limits[down] * _STEP_S)
+
     def _rates(self, flowing: Sequence[Receiver], uses: Sequence[list[int]], late: Mapping[int, int]) -> list[float]:
         terms = dict[int, list[tuple[int, int]]]()
         for place, way in enumerate(uses):
@@ -257,11 +280,16 @@ class UnknownNetwork:
             if one.order and one.order.rate_bytes_s:
                 rows.append(Constraint(one.order.rate_bytes_s, ((place, 1),)))
         count = len(flowing)
-        return fill(LinearProgramme((1.0,) * count, (0.0,) * count, tuple(rows), tuple(late.items())))
+        return fill(
+            LinearProgramme(
+                (1.0,) * count, (0.0,) * count, tuple(rows), tuple((one, other, 0.0) for one, other in late.items())
+            )
+        )
 
     def _advance(self, one: Receiver, rate: float, room: float, *, is_late: bool) -> None:
-        one.have, one.starved_s = min(one.have + rate * _STEP_S, self._size), 0.0
-        one.busy_s += _STEP_S * (rate / (rate + room) if rate + room else 0.0)
+        count = min(rate * _STEP_S, self._limit(one) - one.have)
+        one.have, one.starved_s = one.have + count, 0.0
+        one.busy_s += count / (rate + room) if rate + room else 0.0
         one.is_late = one.is_late or is_late
         if one.order and one.order.rate_bytes_s and rate > 0.999 * one.order.rate_bytes_s:
             one.meter.hold_back()

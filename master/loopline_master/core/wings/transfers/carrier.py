@@ -22,8 +22,8 @@ OVERDUE_S = 30.0
 """A transfer that has waited for this long ..."""
 LEAST_RATE = 1e6
 """... is given at least this rate in bytes per second, or its share of the links' capacity."""
-_LAG_BYTES, _LAG_S = 2 * 2**20, 0.5
-"""Receivers belong to the same wave if their progress differs by at most ``_LAG_BYTES`` or ``_LAG_S`` of transfer: a
+LAG_BYTES, _LAG_S = 2 * 2**20, 0.5
+"""Receivers belong to the same wave if their progress differs by at most ``LAG_BYTES`` or ``_LAG_S`` of transfer: a
 receiver behind another may have to wait for this long."""
 _SAME_LINE = 0.05
 """Receivers that follow one another are on one line if their planned rates differ by at most this share."""
@@ -104,12 +104,20 @@ class NumberedRequest:
         found: dict[str, tuple[str, ...]] = {}
         demands: list[Demand] = []
         running: list[Pipeline] = []
+        leads: dict[str, dict[str, tuple[str, float]]] = {}
         for file, wanting in sorted(receivers.items()):
+            left = {host: transfer.left_bytes(self.now) for host, transfer in wanting.items()}
+            wave_of: dict[str, str] = {}
             for name, holding, wave in self._waves(file, wanting, holders[file]):
                 found[name] = tuple(holding)
+                least = min(left[host] for host in wave)
+                leads[name] = {
+                    host: (wave_of[host], max(0.0, least - left[host])) for host in holding if host in wave_of
+                }
+                wave_of |= dict.fromkeys(wave, name)
                 demands += (Demand(name, host, transfer.is_overdue(self.now)) for host, transfer in wave.items())
                 running += pipelines_of(name, wave)
-        return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
+        return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE, leads=leads)
 
     def _with_fallback(self, file: str, transfer: Transfer) -> Transfer:
         """Return a transfer with its receiver's fallback: the first host before it in line that is not mute."""
@@ -134,11 +142,11 @@ class NumberedRequest:
             alone = [name for name in wave if name in self.mute or self.avoided.get(name, self.mute) - self.mute]
             together = {name: transfer for name, transfer in wave.items() if name not in alone}
             if together:
-                yield f"{file}{_WAVE}{number}", list(holders), together
+                yield f"{file}{_WAVE}{number:03}", list(holders), together
                 number, holders = number + 1, holders + list(together)
             for name in alone:
                 avoided = self.avoided.get(name, frozenset())
-                yield f"{file}{_WAVE}{number}", [one for one in holders if one not in avoided], {name: wave[name]}
+                yield f"{file}{_WAVE}{number:03}", [one for one in holders if one not in avoided], {name: wave[name]}
                 number += 1
 
     def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
@@ -149,7 +157,7 @@ class NumberedRequest:
 def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, Transfer]]:
     """Yield the receivers of a file in groups of about equal progress, the most advanced first."""
     have = {name: transfer.size_bytes - transfer.left_bytes(now) for name, transfer in receivers.items()}
-    lag = max(_LAG_BYTES, _LAG_S * max(transfer.flows for transfer in receivers.values()))
+    lag = max(LAG_BYTES, _LAG_S * max(transfer.flows for transfer in receivers.values()))
     wave: dict[str, Transfer] = {}
     head = 0.0
     for name in sorted(receivers, key=lambda name: (-have[name], name)):
@@ -202,6 +210,7 @@ class TransferState:
         self.is_pending = False  # it has not been answered
         self.is_due = False  # something has changed since the last request
         self.is_outdated = False  # the network has changed since the last request
+        self.held: set[str] = set()  # workers that may only take first pieces, until the next plan
         self.overdue_at: float | None = None  # time when the next transfer will be overdue, if nothing changes
         self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files and their receivers
         self._network: tuple[tuple[str, ...], Network] | None = None

@@ -19,6 +19,7 @@ from loopline_master.core.kernel.door.mechanism import Tell
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import (
+    LAG_BYTES,
     LEAST_RATE,
     OVERDUE_S,
     Carrier,
@@ -28,6 +29,7 @@ from loopline_master.core.wings.transfers.carrier import (
 )
 from loopline_master.core.wings.transfers.pipeline import Pipeline
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
+from loopline_shared.pieces import train_bytes
 from loopline_shared.protocol.transfers import (
     MAX_DIALS,
     MAX_FETCHING,
@@ -58,6 +60,8 @@ _AWAITED_S = 5.0
 _SURELY_MORE_BYTES = 4 * 2**20
 """Minimum lead of a source that could have passed something on to a waiting receiver: more than may have just
 arrived, or be under way."""
+_TRAINS_WITHIN_S = 5.0
+"""From a receiver's first request, the time limit for first pieces to travel alone."""
 _SAME_RATE = 0.02
 """A rate that changes by a smaller share is left as it is, which saves a frame."""
 
@@ -280,6 +284,9 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
     for carrier in state.own(TransferMemory).carriers.values():
         if carrier.fetching and carrier.unheard_since is None and _replan(state, carrier, planned):
             tell(carrier.name)
+    for name in sorted(transfers.held & state.workers.keys()):
+        tell(name)  # it may take more than its first pieces
+    transfers.held.clear()
     transfers.overdue_at = _overdue_at(state)
     before = transfers.served
     _note_served(state)
@@ -363,7 +370,23 @@ def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> Fil
     sources = tuple(
         FileSource(one) for one in names if not carrier.avoids(one, state.now) and not _is_mute(state, one)
     )
-    return FileFetch(file, sources, transfer.rate or None, waits=not transfer.rate)
+    train = train_bytes(transfer.size_bytes, is_from_master=transfer.source == MASTER)
+    until = train if transfer.have_bytes <= LAG_BYTES and _is_showing(state, file) else None
+    if until:
+        state.own(TransferMemory).transfers.held.add(carrier.name)
+    return FileFetch(file, sources, transfer.rate or None, waits=not transfer.rate, until_bytes=until)
+
+
+def _is_showing(state: State, file: str) -> bool:
+    """True while first pieces of a file travel alone, because the place of some receiver is a guess."""
+    memory = state.own(TransferMemory)
+    return any(
+        file in carrier.fetching
+        and state.now < carrier.fetching[file].since + _TRAINS_WITHIN_S
+        and name in memory.transfers.nodes
+        and memory.transfers.nodes[name].is_guess
+        for name, carrier in memory.carriers.items()
+    )
 
 
 def _overdue_at(state: State) -> float | None:

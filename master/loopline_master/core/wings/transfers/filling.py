@@ -1,8 +1,8 @@
 """Max-min fair rates by filling up, without a solver of linear programmes.
 
-All rates rise together. When a direction of a link is full, the pipelines that use it stop, with those that follow
-them, and the others continue. TCP connections of equal round-trip times come close to this. No receiver starves, but
-the sum is less than the best.
+All rates rise together. When a direction of a link is full, the pipelines that use it stop, and the others continue.
+Pipelines that follow them stop later by their slack. TCP connections of equal round-trip times come close to this. No
+receiver starves, but the sum is less than the best.
 """
 
 from __future__ import annotations
@@ -15,32 +15,51 @@ from loopline_master.core.wings.transfers.programme import LinearProgramme
 
 def fill(programme: LinearProgramme) -> list[float]:
     """Return max-min fair rates above the floors, in bytes per second. Every pipeline has a constraint."""
-    rates, rows = list(programme.floors), programme.constraints
-    left = [max(0.0, row.limit - sum(count * rates[number] for number, count in row.terms)) for row in rows]
-    load = [sum(count for _, count in row.terms) for row in rows]
-    uses = defaultdict[int, list[tuple[int, int]]](list)
-    for place, row in enumerate(rows):
-        for number, count in row.terms:
-            uses[number].append((place, count))
-    followers = defaultdict[int, list[int]](list)
-    for follower, ahead in programme.follows:
-        followers[ahead].append(follower)
-    full_at = [(rest / often, place) for place, (rest, often) in enumerate(zip(left, load, strict=True))]
-    heapify(full_at)
-    while full_at:  # the level of all rates when the next constraint is full
-        level, place = heappop(full_at)
-        if not load[place]:
-            continue
-        if (risen := left[place] / load[place]) > level:  # some of its pipelines have stopped since
-            heappush(full_at, (risen, place))
-            continue
-        stopping = [number for number, _ in rows[place].terms]
-        while stopping:
-            number = stopping.pop()
-            if number in uses:
-                stopping += followers[number]
-            for other, count in uses.pop(number, ()):
-                rates[number] = programme.floors[number] + level
-                left[other] -= level * count
-                load[other] -= count
-    return rates
+    return _Filling(programme).rates()
+
+
+class _Filling:
+    def __init__(self, programme: LinearProgramme) -> None:
+        self._floors, self._rows = programme.floors, [row.terms for row in programme.constraints]
+        self._left = [
+            max(0.0, row.limit - sum(count * programme.floors[number] for number, count in row.terms))
+            for row in programme.constraints
+        ]
+        self._load = [sum(count for _, count in terms) for terms in self._rows]
+        self._uses = defaultdict[int, list[tuple[int, int]]](list)  # by pipeline that has not stopped
+        for place, terms in enumerate(self._rows):
+            for number, count in terms:
+                self._uses[number].append((place, count))
+        self._followers = defaultdict[int, list[tuple[int, float]]](list)
+        for follower, ahead, slack in programme.follows:
+            self._followers[ahead].append((follower, slack))
+        self._full_at = [(self._left[place] / load, place) for place, load in enumerate(self._load)]
+
+    def rates(self) -> list[float]:
+        rates = list(self._floors)
+        heapify(self._full_at)
+        while self._full_at:  # the level of all rates when the next constraint is full
+            level, place = heappop(self._full_at)
+            if not self._load[place]:
+                continue
+            if (risen := self._left[place] / self._load[place]) > level:  # some of its pipelines have stopped since
+                heappush(self._full_at, (risen, place))
+                continue
+            for number, _ in self._rows[place]:
+                if number in self._uses:
+                    rates[number] = self._floors[number] + level
+                    self._stop(number, level)
+        return rates
+
+    def _stop(self, number: int, level: float) -> None:
+        """Stop a pipeline at this level; its followers may rise by their slack, which is a constraint on each."""
+        for other, count in self._uses.pop(number):
+            self._left[other] -= level * count
+            self._load[other] -= count
+        for follower, slack in self._followers[number]:
+            if follower in self._uses:
+                self._uses[follower].append((len(self._rows), 1))
+                self._rows.append(((follower, 1),))
+                self._left.append(self._floors[number] + level + slack - self._floors[follower])
+                self._load.append(1)
+                heappush(self._full_at, (self._left[-1], len(self._rows) - 1))

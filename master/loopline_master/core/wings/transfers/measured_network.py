@@ -1,27 +1,39 @@
-"""The measured network: capacities of links, and hosts that share a link, as transfers have shown them.
+"""The measured network: a tree of subnets, as transfers have shown it.
 
-If a free flow is slow while no known link is full, there is an unknown link: the hosts of a switch are divided into
-two switches, so that the links to them explain it. The search looks for the fewest switches that explain the most.
-``cost`` (``network_fit.py``) rates any choice, and the tests compare the search with all choices. The result is a
-tree of two levels.
+1. Two hosts are *apart* if a free flow between them was slow although both their links had room: it crosses a
+   narrower link. They are *near* if the flow was almost as fast as their links, or swift.
+2. Near hosts are joined into parts, the fastest pairs first, unless two hosts of the new part would be apart. This is
+   Kruskal's algorithm, as in the choice of sources (``forest.py``).
+3. The parts are assigned to switches, two parts to different switches if hosts of theirs are apart. This is a graph
+   colouring. DSATUR finds the fewest switches if there are two, and few otherwise.
+4. A host that is apart from all other parts is a slow host at the first switch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, product
+from functools import cached_property
+from itertools import accumulate, chain
+from math import inf
 
-from loopline_master.core.wings.transfers.flow_sample import NEAR, NO_CARDS, FlowRecord, FlowSample, Pair, Switches
-from loopline_master.core.wings.transfers.network_fit import NetworkFit
+from loopline_master.core.wings.transfers.flow_sample import NEAR, NO_CARDS, FlowSample, Pair, Switches, load_of
 
 _PART = " #"
 """Separates the name of a switch from the number of a switch that was split off."""
-_MOST_TURNED = 2
-_MOST_CLIMBS, _MOST_PASSES = 4, 3
-"""Bounds of the search: divisions of a switch that are improved, and moves of each host ..."""
-_MOST_FLOWS, _MOST_CHECKED = 16_000, 1_000_000
-"""... flows, the newest, and flows in all choices together: about one or two seconds of a thread."""
+_NARROW, _NARROW_BUSY = 0.58, 0.36
+"""A flow below this share of its hosts' links crosses a narrower one, on an idle network and on a busy one. On a busy
+one, the computers also have other work."""
+_IDLE_WEIGHT, _ENOUGH, _ENOUGH_TO_DENY = 3, 2, 3
+"""Weight of a flow on an idle network (others have 1 or 2); total that shows hosts apart, and total needed if a flow
+alone has shown them near."""
+_TRAIN_ROOM = 2.0
+"""A link is assumed to carry this multiple of a first piece's rate, so that no plan limits the next flows."""
+_SWIFT = 3.0
+"""The links of both hosts carry at least this multiple of a swift flow's rate."""
+_MOST_FLOWS = 16_000
+"""Number of flows that are used, the newest; they take 0.1 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,7 @@ class MeasuredNetwork:
     hosts: Mapping[str, float]
     switches: Mapping[str, float]
     slow: frozenset[str] = frozenset()  # hosts slower than their cards and than others: not used to judge the others
+    seen: frozenset[str] = frozenset()  # hosts with flows that show where they are
 
 
 NOTHING_MEASURED = MeasuredNetwork({}, {}, {})
@@ -42,13 +55,9 @@ def measured_network(
 ) -> MeasuredNetwork:
     """Return the network that the samples show, given the assumed switch of each host and the speeds of cards.
 
-    Other hosts are left out.
+    ``cards`` are in bytes per second. Other hosts are left out.
     """
-    record = FlowRecord(_newest([sample.among(assumed) for sample in samples]), cards)
-    switch_of = _named(_Search(record).best(assumed))
-    fit = NetworkFit(record, switch_of)
-    hosts, switches = fit.known()
-    return MeasuredNetwork(switch_of, hosts, switches, frozenset(fit.blamed()) & hosts.keys())
+    return _Evidence(_newest([sample.among(assumed) for sample in samples]), cards).network(assumed)
 
 
 def _newest(samples: Sequence[FlowSample]) -> list[FlowSample]:
@@ -58,138 +67,153 @@ def _newest(samples: Sequence[FlowSample]) -> list[FlowSample]:
     return list(samples[-max(1, kept) :])
 
 
-class _Search:
-    """Search for the best switches: starts with the assumed ones and splits them, one at a time, in bounded time."""
+class _Evidence:
+    """Which pairs of hosts are near, and which apart; and the highest load of each link."""
 
-    def __init__(self, record: FlowRecord) -> None:
-        self._record, self._samples = record, record.samples
-        self._hosts = sorted({name for sample in self._samples for pair in sample.rates for name in pair})
-        self._choices_left = _MOST_CHECKED // max(1, sum(len(sample.rates) for sample in self._samples))
-        self._are_many = 2 * len(self._hosts) > self._choices_left  # too many to move each
+    def __init__(self, samples: Sequence[FlowSample], cards: Mapping[str, float]) -> None:
+        self._samples = [(one, sample.in_turn) for sample in samples for one in sample.together()]
+        self._loads = [load_of(sample) for sample, _ in self._samples]
+        self._capacity = self._capacities()
+        fastest = max(self._capacity.values(), default=0.0)
+        self._expected = {
+            name: max(rate, min(fastest, cards.get(name, fastest))) for name, rate in self._capacity.items()
+        }
+        self._near: dict[bool, dict[Pair, float]] = {True: {}, False: {}}
+        """Greatest share of their links that a flow between two hosts filled, alone (True) and beside other flows."""
+        votes = self._votes = {True: Counter[Pair](), False: Counter[Pair]()}
+        """Weight of the flows, alone and beside others, that show two hosts apart, less that of the opposite."""
+        self._full: dict[str, set[str]] = {}  # hosts whose link was full, and the other ends of these flows
+        number = 0
+        for sample in samples:
+            weight = self._weight(sample)
+            fastest = max(sample.rates.values()) if sample.is_idle and sample.in_turn else inf
+            for _ in sample.together():
+                self._judge(number, weight, fastest)
+                number += 1
+        self._apart: dict[str, set[str]] = {}
+        for one, other in votes[True].keys() | votes[False].keys():
+            near_alone = votes[True][one, other] < 0
+            is_denied = near_alone and self._has_wide_link and votes[False][one, other] >= _ENOUGH_TO_DENY
+            if is_denied or (not near_alone and max(votes[True][one, other], votes[False][one, other]) >= _ENOUGH):
+                self._apart.setdefault(one, set()).add(other)
+                self._apart.setdefault(other, set()).add(one)
 
-    def best(self, assumed: Switches) -> Switches:
-        best, least = dict(assumed), self._cost(assumed)
-        while True:
-            tried = [(self._cost(split), split) for split in self._splits(best) if self._choices_left > 0]
-            tried.sort(key=_by_cost)
-            found = [self._climbed(*split) for split in tried[:_MOST_CLIMBS]]
-            cheapest = min(found, key=_by_cost, default=(least, best))
-            if cheapest[0] >= least:
-                return best
-            least, best = cheapest
+    @property
+    def _busiest(self) -> dict[str, float]:
+        """Highest load of each host's link, without first pieces, which are measured less exactly."""
+        loads = [load for load, (_, is_train) in zip(self._loads, self._samples, strict=True) if not is_train]
+        return {
+            name: max(load.get((name, way), 0.0) for load in loads for way in (True, False))
+            for name, _ in chain(*loads)
+        }
 
-    def _cost(self, switch_of: Switches) -> float:
-        self._choices_left -= 1
-        return NetworkFit(self._record, switch_of).cost()
+    def _capacities(self) -> dict[str, float]:
+        """Return the highest load of each host's link, or a higher rate that it had room for.
 
-    def _splits(self, switch_of: Switches) -> Iterator[dict[str, str]]:
-        """Yield ways to divide a switch between the two ends of slow flows.
-
-        Slow flows of one sample share a link: their sources are on one side of it, or their receivers are; or, along
-        a line that crosses it repeatedly, the ends of each. (If there are too many hosts to move each, all samples
-        are also combined, as they cover more hosts than one.) Hosts between which flows were faster than the slow one
-        are on one side.
+        First pieces on a busy network are left out: they may have waited at their receiver and then arrived at once.
         """
-        slow: dict[int, list[Pair]] = {}
-        for flow in NetworkFit(self._record, switch_of).slow():
-            if switch_of[flow.pair[0]] == switch_of[flow.pair[1]]:
-                slow.setdefault(flow.sample, []).append(flow.pair)
-        sides: dict[frozenset[str], None] = {}
-        near = {number: _near(self._samples[number], pairs) for number, pairs in slow.items()}
-        if len(slow) > 1 and self._are_many:
-            sides |= dict.fromkeys(_two_sides([*chain(*near.values())], [*chain(*slow.values())]))
-        for number, pairs in slow.items():
-            for end in (0, 1):
-                sides[frozenset(pair[end] for pair in pairs)] = None
-                for pair in pairs[:2]:
-                    sides[_joined(self._samples, pair[end], self._samples[number].rates[pair] / NEAR)] = None
-            sides |= dict.fromkeys(_two_sides(near[number], pairs))
-        for side in sides:
-            for switch in sorted({switch_of[name] for name in side}):
-                inside = [name for name in side if switch_of[name] == switch]
-                yield {**switch_of, **dict.fromkeys(inside, _new_name(switch, switch_of.values()))}
+        capacity: dict[str, float] = {}
+        for load, (sample, is_train) in zip(self._loads, self._samples, strict=True):
+            for (name, _), rate in load.items():
+                capacity[name] = max(rate if sample.is_idle or not is_train else 0.0, capacity.get(name, 0.0))
+        for sample, _ in self._samples:
+            for pair in sample.swift:
+                for name in pair:
+                    capacity[name] = max(capacity[name], _SWIFT * sample.rates[pair])
+        return capacity
 
-    def _climbed(self, least: float, switch_of: dict[str, str]) -> tuple[float, dict[str, str]]:
-        """Move single hosts to other switches while that explains more; return the cost and the switches."""
-        names = sorted(set(switch_of.values()))
-        for _ in range(_MOST_PASSES):
-            before = least
-            for host, name in product(self._hosts, names):
-                if name != switch_of[host] and self._choices_left > 0:
-                    changed = {**switch_of, host: name}
-                    if (found := self._cost(changed)) < least - 1e-9:
-                        least, switch_of = found, changed
-            if least == before:
-                break
-        return least, switch_of
+    def _share(self, pair: Pair, rate: float, fastest: float = inf) -> float:
+        """Return the share of its hosts' links that a flow fills; ``fastest``: the most that can be expected."""
+        return rate / max(1.0, min(fastest, *(self._expected[name] for name in pair)))
+
+    def _weight(self, sample: FlowSample) -> int:
+        """Return the weight of a sample's flows. On a busy network, a single first piece may be slow by chance."""
+        slow = sum(self._share(pair, rate) < _NARROW_BUSY for pair, rate in sample.rates.items())
+        return _IDLE_WEIGHT if sample.is_idle else 2 if sample.in_turn and slow > 1 else 1
+
+    def _judge(self, number: int, weight: int, fastest: float) -> None:
+        """Count the pairs of a sample that are near or apart, and note the hosts whose link is full."""
+        (sample, is_train), load = self._samples[number], self._loads[number]
+        is_alone, narrow = sample.is_idle and len(sample.rates) == 1, _NARROW if sample.is_idle else _NARROW_BUSY
+        for pair in sample.free | sample.swift:
+            ends, share = tuple(zip(pair, (True, False), strict=True)), self._share(pair, sample.rates[pair], fastest)
+            names = pair if pair[0] < pair[1] else pair[::-1]
+            if pair in sample.swift or share >= max(narrow, 0.5):
+                near = self._near[is_alone]
+                near[names] = max(share, near.get(names, 0.0))
+                self._votes[is_alone][names] -= weight
+            elif max(load[end] / min(fastest, self._expected[end[0]]) for end in ends) < narrow:
+                self._votes[is_alone][names] += weight
+            for end, other in zip(ends, pair[::-1], strict=True):
+                if pair in sample.free and not is_train and load[end] >= NEAR * self._expected[end[0]]:
+                    self._full.setdefault(end[0], set()).add(other)
+
+    @cached_property
+    def _has_wide_link(self) -> bool:
+        """True if switches seem to be joined by a link as fast as the hosts' own.
+
+        Then hosts at either end seem near as long as their flow is alone, but other flows deny at least as many of
+        these pairs as they confirm. On a busy network, a single pair may be slow by chance.
+        """
+        beside = [self._votes[False][pair] for pair, votes in self._votes[True].items() if votes < 0]
+        denied = sum(votes >= _ENOUGH_TO_DENY for votes in beside)
+        is_probed = any(sample.is_idle and len(sample.rates) > 1 for sample, _ in self._samples)
+        return denied >= (1 if is_probed else 2) and denied >= sum(votes < 0 for votes in beside)
+
+    @property
+    def _pairs_to_join(self) -> list[Pair]:
+        """The near pairs, the fastest first."""
+        pairs = self._near[False] if self._has_wide_link else self._near[True] | self._near[False]
+        return sorted(pairs, key=lambda pair: (-pairs[pair], pair))
+
+    def network(self, assumed: Switches) -> MeasuredNetwork:
+        """Return the tree, and the capacities of those links that were full."""
+        switch_of, slow = dict(assumed), set[str]()
+        for switch in sorted(set(assumed.values())):
+            groups = self._groups([name for name in sorted(assumed) if assumed[name] == switch])
+            slow |= {group[0] for group in groups if len(group) == 1 and len(groups) > 1}
+            for group in [group for group in groups if len(group) > 1][1:]:
+                switch_of |= dict.fromkeys(group, _new_name(switch, switch_of.values()))
+        hosts = {name: self._capacity[name] for name, others in self._full.items() if len(others) > 1 or name in slow}
+        hosts |= {name: rate for name, rate in self._busiest.items() if name in slow}
+        seen = {name for sample, _ in self._samples for pair in sample.free | sample.swift for name in pair}
+        return MeasuredNetwork(switch_of, hosts, self._switches(switch_of), frozenset(slow), frozenset(seen))
+
+    def _switches(self, switch_of: Switches) -> dict[str, float]:
+        """Return the highest load of each switch's link that a slow flow has crossed."""
+        found: dict[str, float] = {}
+        for sample, is_train in self._samples:
+            crossing = [pair for pair in sample.free if switch_of[pair[0]] != switch_of[pair[1]]]
+            full = {switch_of[name] for pair in crossing if pair[1] in self._apart.get(pair[0], ()) for name in pair}
+            for (switch, _), rate in load_of(sample, switch_of).items() if full else ():
+                if switch in full:
+                    found[switch] = max(rate * (_TRAIN_ROOM if is_train else 1.0), found.get(switch, 0.0))
+        return found
+
+    def _groups(self, names: Sequence[str]) -> list[list[str]]:
+        """Divide the hosts of an assumed switch into few groups, so that no two hosts of a group are apart."""
+        part = {name: [name] for name in names}  # the part of each host
+        for one, other in [pair for pair in self._pairs_to_join if pair[0] in part and pair[1] in part]:
+            if part[one] is not part[other] and not self._are_apart(part[one], part[other]):
+                part[one] += part[other]
+                part |= dict.fromkeys(part[other], part[one])
+        parts = {name: hosts for name, hosts in part.items() if name == min(hosts)}
+        apart = {name: {one for one in parts if self._are_apart(hosts, parts[one])} for name, hosts in parts.items()}
+        group: dict[str, int] = {}
+        while waiting := [name for name in parts if name not in group]:
+            barred = {name: {group[one] for one in apart[name] if one in group} for name in waiting}
+            name = max(waiting, key=lambda name: (len(barred[name]), len(apart[name] - group.keys())))
+            group[name] = next(number for number in range(len(parts)) if number not in barred[name])
+        groups = [
+            [host for name in parts if group[name] == number for host in parts[name]] for number in {*group.values()}
+        ]
+        return sorted(map(sorted, groups))
+
+    def _are_apart(self, some: Sequence[str], others: Sequence[str]) -> bool:
+        return any(not self._apart.get(name, _NONE).isdisjoint(others) for name in some)
 
 
-def _by_cost(choice: tuple[float, dict[str, str]]) -> float:
-    return choice[0]
-
-
-def _near(sample: FlowSample, slow: Sequence[Pair]) -> list[Pair]:
-    """Return the flows that the link of the slow ones cannot have carried."""
-    fast = max(sample.rates[pair] for pair in slow) / NEAR
-    return [pair for pair, rate in sample.rates.items() if pair in sample.swift or rate > fast]
-
-
-def _two_sides(near: Sequence[Pair], slow: Sequence[Pair]) -> Iterator[frozenset[str]]:
-    """Yield the hosts of one side, such that every slow flow crosses between the sides, and no near flow does."""
-    side: dict[str, bool] = {}
-    parts: list[list[str]] = []
-    neighbours: dict[str, list[tuple[str, bool]]] = {}
-    for pairs, is_across in ((near, False), (slow, True)):
-        for one, other in pairs:
-            neighbours.setdefault(one, []).append((other, is_across))
-            neighbours.setdefault(other, []).append((one, is_across))
-    for first in sorted({name for pair in slow for name in pair}):
-        if first in side:
-            continue
-        side[first], part, stack = False, list[str](), [first]
-        while stack:
-            name = stack.pop()
-            part.append(name)
-            for other, is_across in neighbours[name]:
-                if other not in side:
-                    side[other] = side[name] != is_across
-                    stack.append(other)
-        parts.append(part)
-        ahead = sum(side[source] - side[receiver] for source, receiver in slow if source in part)
-        if ahead > 0:  # in doubt, slow flows go the same way
-            side |= {name: not side[name] for name in part}
-    for turned in range(1 << min(len(parts) - 1, _MOST_TURNED)):
-        yield frozenset(
-            name for number, part in enumerate(parts) for name in part if side[name] != bool(turned >> number & 1)
-        )
-
-
-def _joined(samples: Sequence[FlowSample], host: str, rate: float) -> frozenset[str]:
-    """Return the hosts connected to ``host`` by flows above this rate, directly or through others."""
-    near: dict[str, set[str]] = {}
-    for sample in samples:
-        for (one, other), found in sample.rates.items():
-            if found > rate:
-                near.setdefault(one, set()).add(other)
-                near.setdefault(other, set()).add(one)
-    joined, stack = {host}, [host]
-    while stack:
-        new = near.get(stack.pop(), set()) - joined
-        joined |= new
-        stack += new
-    return frozenset(joined)
-
-
-def _named(switch_of: Switches) -> dict[str, str]:
-    """Return the same switches with names that follow from their hosts: the first of them keeps the old name."""
-    firsts: dict[str, str] = {}
-    for host in sorted(switch_of):
-        firsts.setdefault(switch_of[host], host)
-    names: dict[str, str] = {}
-    for switch in sorted(firsts, key=lambda name: firsts[name]):
-        base = switch.partition(_PART)[0]
-        names[switch] = _new_name(base, names.values()) if base in names.values() else base
-    return {host: names[switch] for host, switch in switch_of.items()}
+_NONE: frozenset[str] = frozenset()
 
 
 def _new_name(switch: str, known: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ class NetworkNode:
     up: float = 0.0  # capacity of its link towards the parent ...
     down: float = 0.0  # ... and from it
     is_switch: bool = False
+    is_guess: bool = False  # a host whose place is derived from its address alone
 
 
 class Network:

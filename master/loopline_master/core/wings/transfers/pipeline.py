@@ -72,3 +72,6 @@ class PlanRequest:
     demands: tuple[Demand, ...]
     running: tuple[Pipeline, ...] = field(default=())
     least_rate: float = 0.0  # bytes per second, for overdue demands
+    leads: Mapping[str, Mapping[str, tuple[str, float]]] = field(default_factory=dict)
+    """For each wave, the holders that are receivers of an earlier wave: its name, and how many bytes they are ahead.
+    Such a holder passes on the file at its own rate, and its lead in addition."""

@@ -24,18 +24,23 @@ class Constraint:
     terms: tuple[Term, ...]
 
 
+Follow = tuple[int, int, float]
+"""Numbers of a follower, and of the pipeline ahead of it; and the follower's slack, in bytes per second."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinearProgramme:
     """A rate for each pipeline, in bytes per second: maximise ``sum(weight * rate)``.
 
     Floors can always be met. Constraints have at least one term, and no two have the same terms. A pipeline whose
-    source is a receiver of another one *follows* it: it is at most as fast, and its floor is at most as high.
+    source is a receiver of another one *follows* it: it is at most as fast, or faster by its *slack* as long as the
+    source has a lead, and its floor is at most as high.
     """
 
     weights: tuple[float, ...]  # receivers of each pipeline
     floors: tuple[float, ...]  # least rate of each
     constraints: tuple[Constraint, ...]
-    follows: tuple[tuple[int, int], ...] = ()  # numbers of a follower, and of the pipeline ahead of it
+    follows: tuple[Follow, ...] = ()
 
     def objective(self, rates: Sequence[float]) -> float:
         """Return the throughput at which data arrives at all receivers together, in bytes per second."""
@@ -54,7 +59,7 @@ def programme(
     uses: Sequence[dict[int, int]],
     weights: Sequence[int],
     asked: Sequence[float],
-    follows: tuple[tuple[int, int], ...] = (),
+    follows: tuple[Follow, ...] = (),
 ) -> LinearProgramme:
     """Return the programme of pipelines, given each one's uses of each direction.
 
@@ -76,10 +81,10 @@ def programme(
 
 
 def _floors(
-    constraints: Sequence[Constraint], asked: Sequence[float], follows: Sequence[tuple[int, int]]
+    constraints: Sequence[Constraint], asked: Sequence[float], follows: Sequence[Follow]
 ) -> tuple[float, ...]:
     asked = list(asked)
-    for follower, ahead in reversed(follows):
+    for follower, ahead, _ in reversed(follows):
         asked[ahead] = max(asked[ahead], asked[follower])
     floors = list(asked)
     for constraint in constraints:
@@ -87,6 +92,6 @@ def _floors(
         for number, _ in asking:
             share = constraint.limit / sum(count for _, count in asking)
             floors[number] = min(floors[number], share)
-    for follower, ahead in follows:
+    for follower, ahead, _ in follows:
         floors[follower] = min(floors[follower], floors[ahead])
     return tuple(floors)

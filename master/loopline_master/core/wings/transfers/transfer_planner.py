@@ -23,7 +23,7 @@ from itertools import pairwise
 from loopline_master.core.wings.transfers.filling import fill
 from loopline_master.core.wings.transfers.forest import pipelines
 from loopline_master.core.wings.transfers.pipeline import Pipeline, PlanRequest, TransferPlan
-from loopline_master.core.wings.transfers.programme import LinearProgramme, Share, Solve, programme
+from loopline_master.core.wings.transfers.programme import Follow, LinearProgramme, Share, Solve, programme
 
 _GAIN = 1 + 1e-9
 """Other lines for a file that does not move yet must be better by this factor: more than rounding."""
@@ -33,6 +33,8 @@ _ROUNDS = 1
 """Number of passes of re-planning over all files. A second costs as much, and adds a few per cent at most."""
 _MOST_DEMANDS = 500
 """Limit of demands for re-planning from the solver's rates: 50 ms for 2,000 on 200 hosts without it."""
+_LEAD_S = 10.0
+"""A source that is itself a receiver may use up its lead within this time."""
 _MOST_CLASSES = 3
 """Number of lines that one line may be split into ..."""
 _JUMP = 1.5
@@ -84,6 +86,7 @@ class _Planner:
         self._holders = {
             file: {network.number[host] for host in request.holders.get(file, ())} for file in self._wanting
         }
+        self._leads = request.leads
         self._running = self._kept(request.running)
 
     def plan(self, rounds: int, share: Share | None) -> TransferPlan:
@@ -165,8 +168,21 @@ class _Planner:
         if found is None:
             asked = [self._asked(file, line) for file, line in flat]
             uses, receivers = [line.use for _, line in flat], [line.receivers for _, line in flat]
-            found = self._programmes[key] = programme(self._network, uses, receivers, asked, _follows(flat))
+            found = self._programmes[key] = programme(self._network, uses, receivers, asked, self._follows(flat))
         return found
+
+    def _follows(self, flat: Sequence[tuple[str, _Line]]) -> tuple[Follow, ...]:
+        """Return the lines that begin at a receiver of another line of the file or wave, or of an earlier wave."""
+        names, found = [node.name for node in self._network.nodes], list[Follow]()
+        receiving: dict[tuple[str, str], int] = {}
+        for number, (file, line) in enumerate(flat):
+            receiving |= dict.fromkeys(((file, names[host]) for host in line.hosts[1:]), number)
+        for number, (file, line) in enumerate(flat):
+            source = names[line.hosts[0]]
+            wave, lead_bytes = self._leads.get(file, {}).get(source, (file, 0.0))
+            if (ahead := receiving.get((wave, source))) is not None:
+                found.append((number, ahead, lead_bytes / _LEAD_S))
+        return tuple(found)
 
     def _asked(self, file: str, line: _Line) -> float:
         """Return the minimum rate of a line."""
@@ -252,15 +268,6 @@ def _at_rates(draft: _Draft, rates: Iterable[float]) -> _Draft:
     """Return the same lines at these rates, which are in the order of ``_flat``."""
     following = iter(rates)
     return {file: [line.at(next(following)) for line in lines] for file, lines in draft.items()}
-
-
-def _follows(flat: Sequence[tuple[str, _Line]]) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of lines, by number, where the first begins at a receiver of the second."""
-    receiving: dict[tuple[str, int], int] = {}
-    for number, (file, line) in enumerate(flat):
-        receiving |= dict.fromkeys(((file, host) for host in line.hosts[1:]), number)
-    starts = ((number, receiving.get((file, line.hosts[0]))) for number, (file, line) in enumerate(flat))
-    return tuple((number, ahead) for number, ahead in starts if ahead is not None)
 
 
 def _at_width(free: Sequence[float], line: _Line) -> _Line:
