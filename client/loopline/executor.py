@@ -63,8 +63,8 @@ class Executor(concurrent.futures.Executor):
     ``["numpy==2.3.1"]``: each worker installs them once, in an environment for all who name the same. Those without a
     wheel need ``allow_builds``.
 
-    ``checkpoint``: a stopped call continues from its last ``loopline.checkpoint.save``; ``True``, or settings such as
-    ``{"every_s": 60}``. Each call is then a task of its own, in a new interpreter.
+    ``checkpoint``: a stopped call continues from a state that it saved by ``loopline.checkpoint``; ``True``, or
+    settings such as ``{"every_s": 60}``. Each call is then a task of its own, in a new interpreter.
 
     ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
     ``initargs`` in each interpreter before its first call. ``values``: ``"plain"`` takes from workers nothing but

@@ -38,6 +38,10 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
     def __init__(self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any):
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
+        if options.get("checkpoint"):
+            raise ValueError(
+                "joblib puts several calls into one, so their saved states would mix: leave out checkpoint"
+            )
         self._environment = options.pop("environment", {})
         self._options = {"name": "joblib", "session": uuid4().hex, **options}
         self._executor: Executor | None = None

@@ -45,6 +45,11 @@ def test_the_number_of_jobs_is_that_of_the_slots_unless_it_is_given(grid: SmallG
         joblib.effective_n_jobs(0)
 
 
+def test_checkpoints_are_refused_because_calls_are_put_together(grid: SmallGrid, backend: str) -> None:
+    with pytest.raises(ValueError, match="leave out checkpoint"), joblib.parallel_config(backend, checkpoint=True):
+        pass
+
+
 def test_nested_parallel_calls_stay_within_their_call(grid: SmallGrid, backend: str) -> None:
     """If calls waited for slots to make calls of their own, they could hold all slots for ever."""
 

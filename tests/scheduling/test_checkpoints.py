@@ -44,7 +44,7 @@ class SavingGrid(Grid):
 
     def saves(
         self, attempt: AttemptId, cpu_s: float, wall_s: float | None = None, name: str | None = None,
-        costs: CheckpointCosts = NO_COSTS, progress: float | None = None,
+        costs: CheckpointCosts = NO_COSTS, progress: float | None = None, step: int | None = None,
     ) -> str:  # fmt: skip
         """Have the worker of a running attempt report a checkpoint with this CPU time. Return its name."""
         name = name or self.worker_of(attempt)
@@ -65,6 +65,7 @@ class SavingGrid(Grid):
             times,
             costs,
             progress,
+            step,
         )
         agent.sent += 1
         held = tuple(Held(one) for one in agent.running)
@@ -129,6 +130,36 @@ def test_run_of_a_job_without_checkpoints_has_no_checkpoint_order() -> None:
     with_some, without = grid.submit(checkpoint=saving()), grid.submit()
     grid.end(grid.only(with_some))
     assert grid.agents["ant"].running[grid.only(without)].checkpoint is None
+
+
+def running_gang() -> tuple[SavingGrid, AttemptId, AttemptId]:
+    grid = SavingGrid()
+    grid.workers("ant", "bee", gangs=True)
+    job = grid.submit(nodes=2, checkpoint=saving())
+    for name in ("ant", "bee") * 4:
+        grid.report(name)
+    grid.now += 100.0
+    return grid, AttemptId(job, 1, 1), AttemptId(job, 1, 2)
+
+
+def test_gangs_members_expect_the_interruptions_of_all_of_them() -> None:
+    grid, *members = running_gang()
+    for member in members:
+        order = grid.agents[grid.worker_of(member)].running[member].checkpoint
+        assert order
+        each_s = 1 / (1 / USUAL_STOP_S + 1 / USUAL_LOSS_S)
+        assert order.lost_every_s == order.stopped_every_s == pytest.approx(each_s / 2)
+
+
+def test_step_of_one_member_is_no_progress_of_its_gang() -> None:
+    """Else a task that takes down an agent at each barrier would be started again for ever."""
+    grid, one, other = running_gang()
+    task = grid.scheduler.state.tasks[one.task_id]
+    task.took_down = ("cat",)
+    grid.saves(one, cpu_s=1.0, step=1)
+    assert task.took_down == ("cat",)
+    grid.saves(other, cpu_s=1.0, step=1)
+    assert task.took_down == ()
 
 
 def test_newest_is_the_one_with_most_work_and_two_are_kept() -> None:

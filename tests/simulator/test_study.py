@@ -205,7 +205,8 @@ def test_answers_as_json(few: None, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_unknown_section_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--only", "churm"]) == 2
-    assert "literature, replicas, bound, churn, checkpoints, sizes, covered, mixes, grids" in capsys.readouterr().err
+    known = "literature, replicas, bound, churn, checkpoints, stragglers, sizes, covered, robustness, mixes, grids"
+    assert known in capsys.readouterr().err
 
 
 def test_every_section_has_its_base_in_every_column_and_its_own_key(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def written(stored: StoredTask, one: Packed, place: Path) -> dict[str, bytes]:
     return {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
 
 
+def test_only_the_newest_step_of_a_gangs_member_is_taken(folder: Path) -> None:
+    """It is taken as soon as it has its name, and the program has yet to remove the step before it."""
+    for name in ("step-9", "step-10", "shared"):
+        (folder / name).mkdir()
+        (folder / name / "state").write_bytes(b"x" * 100)
+    taken = snapshot(folder, terms(max_bytes=250, newest_step_only=True))
+    assert [file.path for file in taken.files] == ["shared/state", "step-10/state"]
+    assert taken.step == 10
+    taken.close()
+
+
 def test_large_file_is_read_after_it_was_replaced(folder: Path, stored: StoredTask, tmp_path: Path) -> None:
     (folder / "x").write_bytes(b"old" * LARGE)
     taken = snapshot(folder, terms())
@@ -303,6 +314,13 @@ def test_checkpoint_is_taken_for_each_upload_where_only_the_disk_is_lost() -> No
     one.taken(0.0, 2.0)
     one.uploaded(0.0, 4 * 30.0)
     assert one.interval_s == pytest.approx(math.sqrt(2 * 32 * 1000))
+
+
+def test_gangs_member_saves_no_faster_than_it_uploads() -> None:
+    intervals = interval.CheckpointIntervals(CheckpointOrder(every_s=60.0), 0.0)
+    assert intervals.gang_interval_s == 60.0
+    intervals.uploaded(0.0, 200.0)
+    assert intervals.gang_interval_s == 200.0
 
 
 def test_interval_of_the_job_is_kept() -> None:

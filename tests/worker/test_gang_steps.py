@@ -25,6 +25,21 @@ def test_members_with_different_intervals_take_common_steps(one_s: float, other_
     assert len(one & other) > STEPS * 0.5 / max(one_s, other_s) / 2 - 1
 
 
+def test_missed_step_is_due_again_while_it_is_the_newest_a_few_times() -> None:
+    member = GangSteps()
+    assert member.is_due(8, 1.0, 0.0)
+    member.missed()
+    tries = 1
+    while member.is_due(8, 1.0, 0.1):
+        tries += 1
+        member.missed()
+    assert tries == 5
+    assert member.is_due(16, 8.0, 8.0)
+    member.missed()
+    assert not member.is_due(17, 8.0, 9.0), "the other members do not take it"
+    assert not member.is_due(16, 8.0, 9.0), "it is not the newest any more"
+
+
 def test_step_is_taken_once_and_none_without_a_name() -> None:
     member = GangSteps()
     assert not member.is_due(None, 1.0, 0.0)

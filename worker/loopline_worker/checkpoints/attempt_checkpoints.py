@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 News = TakenCheckpoint | RefusedCheckpoint | None
 SAVED = "it saved its state, and continues"
 MOST_MISSED = 10
+RETRY_S = 0.2
+"""Time until a gang's member tries again to take a step, as long as it is the newest."""
 SEND_LAST_S = 60.0
 """Longest time that a result waits until the task's last checkpoint is sent."""
 
@@ -67,7 +70,7 @@ class AttemptCheckpoints(AttemptPart):
         self._is_frozen = False
         self._must_take = False  # without waiting for the next due time: the task is frozen
         self._steps = GangSteps() if run.gang else None
-        self._rank = run.gang.rank if run.gang else 0
+        self._rank = run.gang.rank if run.gang else None
         self._missed = 0  # due times when the output was ahead of the state
         self._said = ""  # why none was taken
 
@@ -187,11 +190,16 @@ class AttemptCheckpoints(AttemptPart):
             self._events.read()
             now = time.monotonic()
             if steps.is_due(self._events.step, self._intervals.gang_interval_s, now):
-                await self._make_checkpoint(tree)
-                self._sending.hurry()
-            await self._news.wait()
+                if await self._make_checkpoint(tree):
+                    self._sending.hurry()
+                else:
+                    steps.missed()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S if steps.is_missed else None):
+                    await self._news.wait()
 
-    async def _make_checkpoint(self, tree: PosixTree) -> None:
+    async def _make_checkpoint(self, tree: PosixTree) -> bool:
+        """Take one. False if that fails."""
         began_at = time.monotonic()
         try:
             checkpoint = await self._snapshots.make(tree)
@@ -199,10 +207,11 @@ class AttemptCheckpoints(AttemptPart):
             self._intervals.not_taken(time.monotonic())
             if self._intervals.is_failing:
                 self._explain(str(error))
-        else:
-            self._said, self._missed = "", 0
-            self._intervals.taken(began_at, time.monotonic() - began_at)
-            self._sending.offer(checkpoint)
+            return False
+        self._said, self._missed = "", 0
+        self._intervals.taken(began_at, time.monotonic() - began_at)
+        self._sending.offer(checkpoint)
+        return True
 
     def _explain(self, reason: str) -> None:
         """Log and report why there is no checkpoint, once."""

@@ -121,6 +121,7 @@ class SnapshotTerms:
     deadline: float | None = None  # by ``time.monotonic``; None: all processes are gone, so that nothing changes
     on_break: int = 0  # the signal that reports a broken lease
     most_open: int = 1000
+    newest_step_only: bool = False  # of a gang's member: earlier folders ``step-N`` are about to be removed
     lessor: socket.socket | None = None  # leases files of the task's user, if it has one (supervisor/users/leases.py)
 
 
@@ -152,6 +153,12 @@ def _entries(place: Path, handle: int | None) -> list[os.DirEntry[str]]:
         return sorted((one for one in entries if not one.name.endswith(UNFINISHED)), key=lambda one: one.name)
 
 
+def _newest_step_only(entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    steps = {entry.name: step_of(entry.name) for entry in entries}
+    newest = max((step for step in steps.values() if step is not None), default=None)
+    return [entry for entry in entries if steps[entry.name] in (None, newest)]
+
+
 class _FolderWalk:
     def __init__(self, taken: TakenFolder, terms: SnapshotTerms) -> None:
         self._taken = taken
@@ -163,6 +170,8 @@ class _FolderWalk:
         """Take a folder and those below it. It is opened name by name, never through a link."""
         place = self._taken.base / prefix
         entries = _entries(place, handle)
+        if self._terms.newest_step_only and not prefix:
+            entries = _newest_step_only(entries)
         if not entries and prefix:
             self._taken.folders.append(prefix)
         for entry in entries:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+_MOST_TRIES = 5
+
 
 class GangSteps:
     """The steps of one member. Times are by ``time.monotonic``."""
@@ -16,12 +18,22 @@ class GangSteps:
     def __init__(self) -> None:
         self._first: tuple[int, float] | None = None  # step, and when it was saved
         self._last = -1
+        self._tries = 0  # at the last one
+        self.is_missed = False
+
+    def missed(self) -> None:
+        """Note that the checkpoint failed. It is due again while its step is the newest, a few times."""
+        self.is_missed = self._tries < _MOST_TRIES
 
     def is_due(self, step: int | None, interval_s: float, now: float) -> bool:
         """Return True if a checkpoint is due at the newest step, unless it was asked for before."""
-        if step is None or step <= self._last:
+        if step is None or step < self._last:
             return False
-        self._last = step
+        was_missed, self.is_missed = self.is_missed, False
+        if step == self._last:
+            self._tries += 1
+            return was_missed
+        self._last, self._tries = step, 1
         if self._first is None:
             self._first = step, now
             return True

@@ -55,8 +55,11 @@ class CheckpointIntervals:
 
     @property
     def gang_interval_s(self) -> float:
-        """Return the time between the checkpoints of a gang's member: only uploaded ones count."""
-        return self._upload_s * max(self._taking.longer, self._uploading.longer)
+        """Return the time between the checkpoints of a gang's member: only uploaded ones count.
+
+        It is at least an upload's duration, so that the other members still have the step when the upload is done.
+        """
+        return max(self._upload_s * max(self._taking.longer, self._uploading.longer), self._uploading.cost_s)
 
     @property
     def due_at(self) -> float:

@@ -53,9 +53,9 @@ class Snapshots:
 
     def __init__(
         self, attempt: OngoingAttempt, max_bytes: int, events: SaveEvents, stored: StoredTask, tools: CheckpointTools,
-        agent: AgentView, rank: int = 0,
+        agent: AgentView, rank: int | None = None,
     ) -> None:  # fmt: skip
-        """``rank``: of a gang's member."""
+        """``rank``: of a gang's member; None: it is no gang."""
         self.start = StartingPoint()
         self.held_s = 0.0  # time that the task was stopped for snapshots
         self.newest: Checkpoint | None = None
@@ -160,8 +160,9 @@ class Snapshots:
         newest = self.newest.packed if self.newest and not self.newest.packed.is_wasteful else None
         known = newest.known if newest else {}
         terms = SnapshotTerms(
-            self._max_bytes, known, deadline, on_break=_BROKEN_LEASE, most_open=_most_open(), lessor=lessor
-        )
+            self._max_bytes, known, deadline, on_break=_BROKEN_LEASE, most_open=_most_open(), lessor=lessor,
+            newest_step_only=self._rank is not None,
+        )  # fmt: skip
         self._events.settle()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._tools.takers, self._snapshot_all, terms)
@@ -184,7 +185,7 @@ class Snapshots:
         out, err = self._attempt.streams
         stdout, stderr, sizes = out.content(), err.content(), (out.size_bytes, err.size_bytes)
         written_bytes = None if sizes == (len(stdout), len(stderr)) else sizes
-        return OutputTaken(stdout, stderr, self._result(), written_bytes, self._rank)
+        return OutputTaken(stdout, stderr, self._result(), written_bytes, self._rank or 0)
 
     def _result(self) -> bytes | None:
         """Return what the task has written to LOOPLINE_RESULT; None if there is no such file, or it is too long."""

@@ -69,17 +69,16 @@ def _limit_used_up(state: State, job: Job, name: str, units: int) -> list[Reason
     if exceeded is None:
         return _set_aside(state, name, key) if counts.used_up(name, owner, units, key) else []
     whom, allowed = exceeded
-    if units > allowed:
-        waiting = len(state.fresh[job.id]) + len(state.index.ready_sets[job.id].to_retry)
-        detail = f"a task needs {units} {name}, and the limit is {allowed}: none starts before an admin raises it"
-        return [Reason(code="limit", count=waiting, detail=detail)]
     used, needed = counts.used[name, whom], "" if units == 1 else f" ({units} are needed)"
+    if units > allowed:
+        needed = f" (a task needs {units}, which is more than the limit)"
     if whom == WHOLE_GRID:
         users = ", by " + ", ".join(f"{user} ({n})" for user, n in _used_by(counts, name).items()) if used else ""
         detail = f"{used} of {allowed} {name} in use{users}{needed}"
     else:
         detail = f"{owner} has {used} of the {allowed} {name} that one user may have at once{needed}"
-    return [Reason(code="limit", count=used, detail=detail)]
+    waiting = len(state.fresh[job.id]) + len(state.index.ready_sets[job.id].to_retry)
+    return [Reason(code="limit", count=waiting, detail=detail)]
 
 
 def _set_aside(state: State, name: str, key: RequirementClass) -> list[Reason]:

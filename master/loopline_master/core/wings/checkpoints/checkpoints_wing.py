@@ -35,6 +35,7 @@ from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.checkpoints import (
     DEFAULT_CHECKPOINT_BYTES,
     MAX_LINE,
+    MAX_STEP,
     CheckpointCosts,
     CheckpointOrder,
     CheckpointReport,
@@ -201,9 +202,11 @@ class Checkpoints(Wing):
                 return None
         elif known and _rank(saved) <= _rank(known[-1]):
             return None
+        before_it = self._start_of(job, task.number)
         self.state.put(saved)
         self._trim(job, task.id, KEPT)
-        if task.took_down:  # it has got further, so what ended earlier attempts does not count any more
+        has_advanced = job.nodes == 1 or self._start_of(job, task.number) != before_it
+        if task.took_down and has_advanced:  # earlier deaths of agents no longer count
             task.took_down = ()
             self.state.put(task)
         return saved
@@ -380,7 +383,8 @@ class Checkpoints(Wing):
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
         if attempt.job in self._jobs and (spec := self.state.jobs[attempt.job].spec.checkpoint):
-            worker, stops_itself = self.state.workers[attempt.worker], spec.exit_code is not None
+            worker, is_gang = self.state.workers[attempt.worker], self.state.jobs[attempt.job].nodes > 1
+            stops_itself = spec.exit_code is not None or is_gang  # or another member's interruption has ended it
             self._history.follow(attempt, worker, self.state.now, stops_itself=stops_itself)
         if not after:
             self._resumed.pop(attempt.id, None)
@@ -397,6 +401,9 @@ class Checkpoints(Wing):
                 continue
             resumed = self._resumed.get(run.attempt)
             stopped_every_s, lost_every_s = self._history.means_s(worker.name, self.state.now)
+            if run.gang:  # any interruption of any member ends the launch
+                nodes = self.state.jobs[run.attempt.job].nodes
+                lost_every_s = stopped_every_s = 1 / (1 / stopped_every_s + 1 / lost_every_s) / nodes
             run.checkpoint = CheckpointOrder(
                 spec.every_s,
                 stopped_every_s,
@@ -412,7 +419,7 @@ class Checkpoints(Wing):
         for task, saved in self._saved.items() if of is None else ():
             job = self.state.jobs.get(task.job)
             members = {one.attempt for one in saved}
-            most = (KEPT + 1) * len(members) if job and job.nodes > 1 else KEPT
+            most = (KEPT + 1 + MAX_STEP.bit_length()) * len(members) if job and job.nodes > 1 else KEPT
             assert job is None or len(saved) <= most, f"task {task} keeps {len(saved)} checkpoints"
             assert [*saved] == sorted(saved, key=_rank), f"task {task}: out of order"
 

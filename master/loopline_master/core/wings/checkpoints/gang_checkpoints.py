@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from loopline_master.core.wings.checkpoints.saved_work import SavedCheckpoint
 from loopline_shared.model import AttemptId
 from loopline_shared.parallel import rank_of
+from loopline_shared.protocol.checkpoints import MAX_STEP
 
 Cut = Sequence[SavedCheckpoint]
 """By rank."""
@@ -37,10 +38,19 @@ def cuts(saved: Iterable[SavedCheckpoint], nodes: int) -> list[Cut]:
 def worth_keeping(
     saved: Sequence[SavedCheckpoint], cut: Cut, alive: Container[AttemptId], kept: int
 ) -> list[SavedCheckpoint]:
-    """Return the checkpoints of the cut, and the ``kept`` newest of each member that is alive, in their order."""
-    wanted, count = {one.manifest for one in cut}, Counter[int]()
+    """Return those of the cut, and of each member that is alive the ``kept`` newest and some earlier ones, in order.
+
+    A member whose uploads take long sends few steps, which are multiples of a larger power of two. So of the other
+    members' steps, the newest multiple of each power of two waits for it.
+    """
+    wanted, count, highest = {one.manifest for one in cut}, Counter[int](), Counter[int]()
     for one in reversed(saved):
+        if not kept or AttemptId(one.job, one.task, one.attempt) not in alive:
+            continue
+        step = one.step or 0
+        power = step & -step or MAX_STEP
         count[one.attempt] += 1
-        if count[one.attempt] <= kept and AttemptId(one.job, one.task, one.attempt) in alive:
+        if count[one.attempt] <= kept or power > highest[one.attempt]:
             wanted.add(one.manifest)
+        highest[one.attempt] = max(power, highest[one.attempt])
     return [one for one in saved if one.manifest in wanted]
