@@ -149,3 +149,18 @@ async def test_exception_of_a_function_with_checkpoints_has_its_reason(master: S
     assert repr(pickle.loads(error)) == "ZeroDivisionError('division by zero')"
     assert text.count("File ") == 1
     assert result.stdout.data == b"hello\n"
+
+
+async def test_function_with_checkpoints_ends_despite_a_running_thread(master: SmallMaster, start: Start) -> None:
+    def leaves_a_thread() -> int:
+        import threading
+
+        threading.Thread(target=threading.Event().wait).start()
+        print("hello")
+        return 7
+
+    start()
+    run = call(master, leaves_a_thread)
+    await master.say(run)
+    result = await end_of(master, run)
+    assert (value_of(result), result.stdout.data) == (7, b"hello\n")

@@ -124,9 +124,11 @@ def _call_once(file: str) -> None:
         task = json.load(stream)
     function, *arguments = (_read(os.open(path, _READ)) for path in task["files"])
     answer = _run(task, function, b"".join(arguments))
-    if _is_terminated:  # output that is not flushed yet is ahead of the last saved state
-        os._exit(1)
-    sys.exit(answer["reason"] or 0)
+    if not _is_terminated:  # else output that is not flushed yet is ahead of the last saved state
+        _flush()
+        if answer["reason"]:
+            os.write(2, f"{answer['reason']}\n".encode())
+    os._exit(1 if _is_terminated or answer["reason"] else 0)  # as a warm interpreter, it waits for no thread
 
 
 def _run(task: dict[str, Any], function: bytes, arguments: bytes = b"", results: int = -1) -> dict[str, Any]:
