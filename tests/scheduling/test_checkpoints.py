@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.estimates.eta import Forecast, outlook
+from loopline_master.core.estimates.eta import Forecast, Unknown, outlook
 from loopline_master.core.events import CheckpointsRecalled, JobCancelled, WorkerReported
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.kernel.entities import Attempt, Worker
@@ -17,7 +17,7 @@ from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
 from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.requirements import Requirements
-from loopline_shared.model import AttemptId, AttemptState, Function, Held, JobState, Load, Outcome
+from loopline_shared.model import AttemptId, AttemptState, Function, Held, JobState, Load, Outcome, TaskState
 from loopline_shared.protocol.checkpoints import (
     NO_COSTS,
     USUAL_LOSS_S,
@@ -711,3 +711,21 @@ def test_eta_counts_the_work_in_the_checkpoint() -> None:
     grid.end(grid.only(other), wall_s=1.0, cpu_s=1.0)
     assert grid.only(job), "a new attempt runs"
     assert p50_s() < 50.0, "80 of 100 s are saved"
+
+
+def test_eta_does_not_count_failed_tasks_as_stopped_ones() -> None:
+    """Before and after a restart: only a retry brings their checkpoints back."""
+    grid = SavingGrid()
+    grid.workers("ant")
+    job = grid.submit(3, checkpoint=saving(), max_attempts=1, max_replicas=1)
+    grid.now += 60.0
+    failed = grid.only(job)
+    grid.saves(failed, cpu_s=60.0, progress=0.6)
+    grid.end(failed, Outcome.FAILED, cpu_s=60.0, wall_s=60.0)
+    for _ in range(2):
+        assert grid.task(job, failed.task).state is TaskState.FAILED
+        assert grid.store.checkpoints, "it keeps one for a retry"
+        assert not grid.scheduler.state.jobs[job].saved
+        assert isinstance(outlook(grid.scheduler.state)[job], Unknown)
+        grid.restart()
+        grid.join("ant")

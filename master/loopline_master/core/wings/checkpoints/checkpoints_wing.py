@@ -241,11 +241,12 @@ class Checkpoints(Wing):
         self._note_work(task)
 
     def _note_work(self, task: TaskId) -> None:
-        """Note on the job the work that a new attempt at the task need not do."""
-        job = self.state.jobs.get(task.job)
+        """Note on the job the work that a new attempt at the task can skip: nothing once the task is over."""
+        job, known = self.state.jobs.get(task.job), self.state.tasks.get(task)
         if job is None:
             return
-        if start := self._start_of(job, task.task):
+        is_open = known.is_open if known else task.task in self.state.fresh[job.id]
+        if is_open and (start := self._start_of(job, task.task)):
             job.saved = job.saved or {}
             progress = min(saved.progress or 0.0 for saved in start)
             job.saved[task.task] = sum(saved.work for saved in start), progress
