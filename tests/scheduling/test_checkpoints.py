@@ -729,3 +729,25 @@ def test_eta_does_not_count_failed_tasks_as_stopped_ones() -> None:
         assert isinstance(outlook(grid.scheduler.state)[job], Unknown)
         grid.restart()
         grid.join("ant")
+
+
+def test_retried_task_counts_as_stopped_whether_the_master_restarts_or_not() -> None:
+    grid = SavingGrid()
+    grid.workers("ant")
+    done, job = grid.submit(size=10.0), grid.submit(checkpoint=saving(), max_attempts=1, max_replicas=1)
+    grid.now += 10.0
+    grid.end(grid.only(done), wall_s=10.0, cpu_s=10.0)
+    grid.now += 60.0
+    grid.saves(grid.only(job), cpu_s=60.0, progress=0.6)
+    grid.end(grid.only(job), Outcome.FAILED, cpu_s=60.0, wall_s=60.0)
+    other = grid.submit(size=1.0, max_replicas=1)
+    assert grid.only(other), "it has the slot, and the first job leaves memory"
+    kept = tuple(grid.store.checkpoints.values())
+    grid.step(CheckpointsRecalled(job, kept))
+    grid.step(grid.retry_event(job))
+    for _ in range(2):
+        found = outlook(grid.scheduler.state)[job]
+        assert isinstance(found, Forecast), found
+        assert found.based_on == "the progress of 1 stopped task"
+        grid.restart()
+        grid.join("ant")

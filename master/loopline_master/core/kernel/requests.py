@@ -302,11 +302,11 @@ def _left_to_wait_for(state: State, spec: JobSpec, ended: Mapping[int, JobState]
 def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
     """Let a new or retried job enter the grid as the last to arrive, or wait for its dependencies."""
     job.waiting_for = waits_for
+    if started is not None:
+        state.restore(job, started)
     for concerns, take_in in state.wings.enters:
         if not concerns or any(read(job) for read in concerns):
             take_in(job)
-    if started is not None:
-        state.restore(job, started)
     if waits_for:
         _become(job, JobState.WAITING)
         job.arrival = UNRELEASED
