@@ -6,6 +6,7 @@ from loopline_master.core.events import JobCancelled, JobPaused, JobSubmitted
 from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.explain.queue_view import queue
+from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, facts, spec
 
 
@@ -111,3 +112,17 @@ def test_demand_is_within_the_limit_of_its_user() -> None:
     assert demanded(grid) == [(6, 0, 0)]
     grid.join("a", facts(2))
     assert demanded(grid) == [(4, 0, 1)]
+
+
+def test_task_that_counts_as_more_than_user_slots_is_demanded_if_its_user_has_none() -> None:
+    grid = Grid(policy="first-come", shares=True, user_slots=10, gpu_cores=16, order=Order.NONE, max_replicas=1)
+    for _ in range(2):
+        grid.submit(2, requires={"gpus": 1})
+    assert demanded(grid) == [(1, 0, 0)], "each counts as 17 slots, so the next waits for its end"
+    grid.submit(2)
+    assert demanded(grid) == [(1, 0, 0), (2, 0, 0)], "whichever workers come, something can start"
+    grid.join("a")
+    assert demanded(grid) == [(1, 0, 1)], "no task with a GPU starts before the plain ones have ended"
+    for _ in range(2):
+        grid.end(*grid.running("a"))
+    assert demanded(grid) == [(1, 0, 0)]

@@ -86,10 +86,17 @@ def _slots_left(state: State) -> dict[str, int]:
 
 
 def _within(left: dict[str, int], state: State, job: Job, tasks: int) -> int:
-    """Return the number of these tasks that their user's limit lets start, and count them as started."""
+    """Return the number of these tasks that their user's limit lets start, and count them as started.
+
+    A task that alone exceeds the limit can start while its user has no slots taken. It counts as one slot here:
+    workers that cannot run it must still be started for the user's other tasks.
+    """
     if job.owner not in left or not tasks:
         return tasks
     slots = slots_of_task(state, job)
+    if slots > left[job.owner] == state.settings.user_slots:
+        left[job.owner] -= 1
+        return 1
     tasks = min(tasks, left[job.owner] // slots)
     left[job.owner] -= tasks * slots
     return tasks
