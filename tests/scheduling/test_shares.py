@@ -362,7 +362,8 @@ def test_gpus_count_towards_user_slots() -> None:
     grid.join("a", replace(facts(12), resources=(Resource(GPU, 4, gpus),)))
     grid.ask(JobSubmitted("ann", spec(5, requires={"gpus": 1})))
     assert slots_of(grid) == {"ann": 2}, "each counts as five slots"
-    assert "10 of the 10 slots" in str(explain_job(grid.scheduler, 1, {}))
+    expected = "10 of the 10 slots that one user may have at once, and a task of this job counts as 5"
+    assert expected in str(explain_job(grid.scheduler, 1, {}))
     grid.end(grid.running("a")[0])
     assert slots_of(grid) == {"ann": 2}
     grid.report("a", frozen=True)

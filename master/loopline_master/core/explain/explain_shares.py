@@ -46,11 +46,13 @@ def _limits_of(state: State, name: str) -> list[LimitUse]:
 
 
 def slots_used_up(state: State, job: Job) -> list[Reason]:
-    """Return the reason that the job's user has all the slots that one user is allowed; empty otherwise."""
-    if may_take(state, job.owner, slots_of_task(state, job)):
+    """Return the reason that another task of the job would exceed its user's limit of slots; empty otherwise."""
+    slots = slots_of_task(state, job)
+    if may_take(state, job.owner, slots):
         return []
     taken, allowed = slots_taken(state, job.owner), state.settings.user_slots
-    detail = f"{job.owner} has {taken} of the {allowed} slots that one user may have at once"
+    counts_as = f", and a task of this job counts as {slots}" if slots > 1 else ""
+    detail = f"{job.owner} has {taken} of the {allowed} slots that one user may have at once{counts_as}"
     return [Reason(code="user_slots", count=taken, detail=detail)]
 
 
