@@ -15,6 +15,7 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done, Submitted
+from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, AttemptState, JobState
@@ -344,3 +345,43 @@ def test_random_lives_never_start_beyond_a_limit_and_run_everything(steps: list[
     life.play(steps)
     life.set_limits()
     life.run_everything()
+
+
+def mixed(policy: str = "first-come") -> Grid:
+    """Return a grid of 30 idle workers and a job that waits for units which no worker has."""
+    grid = Grid(policy=policy, prefetch_s=0.0, max_replicas=1)
+    for number in range(30):
+        grid.join(f"w{number:02}", offering(2))
+    submit(grid, needs={"lic": 1})
+    return grid
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_idle_workers_are_listed_once_a_step_not_at_each_start(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = mixed(policy)
+    listings, lists = list[int](), RequirementIndex.idle_that_serve
+
+    def counting(self: RequirementIndex, *given: Any) -> Any:
+        listings.append(grid.steps)
+        return lists(self, *given)
+
+    monkeypatch.setattr(RequirementIndex, "idle_that_serve", counting)
+    job = submit(grid, 20)
+    assert len(running(grid, job)) == 20
+    assert len(listings) == len({*listings})
+
+
+def test_listing_of_idle_workers_stops_once_it_cannot_be_short() -> None:
+    grid = mixed()
+    for number in range(10):
+        submit(grid, requires={"memory_bytes": number})
+    requirements, checked = grid.scheduler.state.index.requirements, list[object]()
+
+    class Family(dict[RequirementClass, None]):
+        def __contains__(self, key: object) -> bool:
+            checked.append(key)
+            return super().__contains__(key)
+
+    family, idle = Family(dict.fromkeys(requirements.workers)), {name: (name,) for name in grid.agents}
+    assert requirements.idle_that_serve(family, None, idle) is None, "each plain class is served by all of them"
+    assert len(checked) == 1

@@ -389,10 +389,9 @@ class WorkerFirst(Policy):
         family = view.index.open if self.replicates else view.index.ready
         serving: list[tuple[int, int, str]] | None = None  # idle workers with a class of the family, if they are few
         listed_at = -1
-        lists_first = requirements.counts_units and len(idle.order) > len(requirements.workers)
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            serves = not lists_first and requirements.serves_any(family, -entry[0], entry[-1], view.index.turn)
+            serves = requirements.serves_any(family, -entry[0], entry[-1], view.index.turn)
             if not serves and listed_at != changes:
                 serving = requirements.idle_that_serve(family, view.index.turn, idle.keys)
                 listed_at = changes
@@ -401,8 +400,6 @@ class WorkerFirst(Policy):
                 if at == len(serving):
                     return
                 serves, entry = True, serving[at]
-            elif lists_first:
-                serves = requirements.serves_any(family, -entry[0], entry[-1], view.index.turn)
             if serves:
                 yield view.workers[entry[-1]]
             if changes == idle.changes:

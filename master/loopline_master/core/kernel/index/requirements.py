@@ -156,14 +156,17 @@ class RequirementIndex:
     def idle_that_serve(
         self, family: Container[RequirementClass], owner: str | None, idle: Mapping[str, Entry]
     ) -> list[Entry] | None:
-        """Return the entries of idle workers that serve a class in a family, in order; None if they may be many."""
-        workers = self.workers.items()
-        serving = [names for key, names in workers if names and owner in (None, owner_of(key)) and key in family]
-        if self._counted:  # busy workers with units are among them
-            serving = [idle.keys() & names for names in serving]
-        if sum(map(len, serving)) > len(idle):
-            return None
-        return sorted({idle[name] for names in serving for name in names if name in idle})
+        """Return the entries of idle workers that serve a class in a family, in order; None if all of them may."""
+        found, count = list[Set[str]](), 0
+        for key, names in self.workers.items():
+            if names and owner in (None, owner_of(key)) and key in family:
+                found.append(
+                    idle.keys() & names if self._counted else names
+                )  # with units, busy workers serve it, too
+                count += len(found[-1])
+                if count >= len(idle):
+                    return None
+        return sorted({idle[name] for names in found for name in names if name in idle})
 
     def wanted(self, family: Mapping[RequirementClass, object], owner: str | None) -> Collection[RequirementClass]:
         """Return the classes in a family, for all users or for one."""
