@@ -103,6 +103,12 @@ def test_first_pieces_are_compared_with_one_another() -> None:
     assert set(found.switch_of.values()) == {"lab"}
 
 
+def test_first_pieces_of_hosts_that_left_show_nothing() -> None:
+    sample = trains({MASTER: "A", "gone": "A"}, [(MASTER, "gone")], random.Random(1))
+    here = {MASTER: "lab", "new": "lab"}
+    assert measured_network([sample], here) == MeasuredNetwork(here, {}, {})
+
+
 def test_slow_flows_of_one_pair_do_not_outweigh_its_first_piece() -> None:
     """A computer was busy. If as many pairs contradict their first pieces as confirm them, they share a link."""
     at, line = dict.fromkeys("abcdef", "A"), list(pairwise("abcdef"))

@@ -57,11 +57,12 @@ def measured_network(
 
     ``cards`` are in bytes per second. Other hosts are left out.
     """
-    return _Evidence(_newest([sample.among(assumed) for sample in samples]), cards).network(assumed)
+    here = [sample for one in samples if (sample := one.among(assumed)).rates]
+    return _Evidence(_newest(here), cards).network(assumed)
 
 
 def _newest(samples: Sequence[FlowSample]) -> list[FlowSample]:
-    """Return the newest samples within the limit of flows, at least one sample."""
+    """Return the newest samples within the limit of flows, at least one sample if there are any."""
     counts = accumulate(len(sample.rates) for sample in reversed(samples))
     kept = sum(count <= _MOST_FLOWS for count in counts)
     return list(samples[-max(1, kept) :])
