@@ -19,7 +19,9 @@ from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy
 
 _HEADROOM, _SAME = 1.5, 0.05
-_AWAITED_S = 1.0
+_AWAITED_S, _GUESSES_AWAITED_S = 1.0, 2.0
+"""Seconds after the first of several first pieces until the others are no longer awaited: those of receivers whose
+places are known, and of those whose places are guesses. The latter are limited for longer (``carrying.py``)."""
 NO_TRAINS: Mapping[Pair, float] = {}
 
 Links = Mapping[str, HostLink | None]
@@ -66,7 +68,8 @@ class LearnedNetwork:
     def _collect(self, now: float, flows: Sequence[FileFlow], trains: Mapping[Pair, float]) -> None:
         """Make one sample of the first pieces on new hops, once all have arrived.
 
-        Receivers whose place is a guess may take nothing else until then. Other receivers are awaited for a second.
+        Receivers whose place is a guess may take nothing else until then. They are awaited for longer than others,
+        but not for ever, since more of them may start all the time.
         """
         seen = self.samples.measured.seen
         self._trains |= {pair: rate for pair, rate in trains.items() if pair not in self._tried}
@@ -74,7 +77,8 @@ class LearnedNetwork:
         missing = {(flow.source, flow.receiver) for flow in flows} - self._tried - self._trains.keys()
         begins = {flow.receiver for flow in flows if flow.have_bytes < piece_bytes(flow.size_bytes)}
         is_waiting = any(pair[1] in begins - seen for pair in missing)
-        if self._trains and not is_waiting and (not missing or now >= self._since + _AWAITED_S):
+        awaited_s = _GUESSES_AWAITED_S if is_waiting else _AWAITED_S
+        if self._trains and (not missing or now >= self._since + awaited_s):
             is_first = any(receiver not in seen for _, receiver in self._trains)
             self.show(FlowSample(now, self._trains, frozenset(self._trains), in_turn=True, is_idle=is_first))
             self._tried |= self._trains.keys()

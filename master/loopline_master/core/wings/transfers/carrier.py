@@ -206,6 +206,7 @@ class TransferState:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NetworkNode] = {}  # from NetworkChanged events
+        self.guesses: tuple[str, ...] = ()  # hosts whose places are guesses; none with an operator's file
         self.number = 0  # of the last request
         self.is_pending = False  # it has not been answered
         self.is_due = False  # something has changed since the last request
@@ -239,8 +240,13 @@ class TransferState:
         changed |= {node.name: node for node in nodes}
         if changed:
             Network([*changed.values()])
-        self.nodes, self._network = changed, None
+        self.set_nodes(changed)
         self.is_due = self.is_outdated = True
+
+    def set_nodes(self, nodes: dict[str, NetworkNode]) -> None:
+        """Replace all nodes."""
+        self.nodes, self._network = nodes, None
+        self.guesses = tuple(name for name, node in nodes.items() if node.is_guess)
 
     def network(self, workers: Iterable[str]) -> Network:
         """Return the network with these workers. Workers that no event named are at the root, on 1 Gbit/s."""
