@@ -109,6 +109,16 @@ def test_first_pieces_of_hosts_that_left_show_nothing() -> None:
     assert measured_network([sample], here) == MeasuredNetwork(here, {}, {})
 
 
+def test_flows_across_a_cable_replace_the_higher_rate_assumed_from_first_pieces() -> None:
+    at = {"a": "A", "b": "A", "c": "B", "d": "B"}
+    line = [("a", "b"), ("b", "c"), ("c", "d")]
+    first = trains(at, line, random.Random(1))
+    crossing = FlowSample(1.0, {("a", "b"): 25.0, ("b", "c"): 25.0}, frozenset([("b", "c")]))
+    assumed = dict.fromkeys(at, "lab")
+    assert set(measured_network([first], assumed).switches.values()) == {2 * first.rates["b", "c"]}
+    assert set(measured_network([first, *[crossing] * 3], assumed).switches.values()) == {25.0}
+
+
 def test_slow_flows_of_one_pair_do_not_outweigh_its_first_piece() -> None:
     """A computer was busy. If as many pairs contradict their first pieces as confirm them, they share a link."""
     at, line = dict.fromkeys("abcdef", "A"), list(pairwise("abcdef"))
