@@ -17,6 +17,7 @@ from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.core.wings.transfers.probe_order import next_probes
 from loopline_master.core.wings.transfers.programme import programme
 from loopline_shared.protocol.host_link import HostLink
+from tests.instructions import counted
 
 
 def network(hosts: dict[str, tuple[str, float]], switches: dict[str, float]) -> Network:
@@ -292,6 +293,30 @@ def test_the_two_sides_of_two_hundred_hosts_are_found_in_bounded_time() -> None:
 
     found = measured_network(samples, dict.fromkeys(at, "lab")).switch_of
     assert groups(found) == {frozenset(name for name in at if at[name] == side) for side in "AB"}
+
+
+def test_hosts_without_flows_do_not_multiply_the_time() -> None:
+    """Instructions are counted: twice the hosts, about twice the time."""
+    line = [f"h{number}" for number in range(8)]
+    sample = trains({name: "AB"[number % 2] for number, name in enumerate(line)}, [*pairwise(line)], random.Random(1))
+
+    def instructions(hosts: int) -> int:
+        assumed = dict.fromkeys([*line, *(f"idle{number}" for number in range(hosts))], "lab")
+        return counted(lambda: measured_network([sample], assumed))
+
+    assert instructions(200) < 3 * instructions(100)
+
+
+def test_more_samples_take_proportionally_more_time() -> None:
+    """Each sample is of hosts of its own."""
+
+    def instructions(samples: int) -> int:
+        pairs = [(f"a{number}", f"b{number}") for number in range(samples)]
+        flows = [FlowSample(0.0, {pair: 1e8}, frozenset([pair])) for pair in pairs]
+        assumed = dict.fromkeys([name for pair in pairs for name in pair], "lab")
+        return counted(lambda: measured_network(flows, assumed))
+
+    assert instructions(100) < 3 * instructions(50)
 
 
 def test_slow_flows_of_all_hosts_alike_are_a_cable_and_no_host_is_said_to_be_slow() -> None:

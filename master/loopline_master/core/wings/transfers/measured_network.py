@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, count
 from math import inf
 
 from loopline_master.core.wings.transfers.flow_sample import NEAR, NO_CARDS, FlowSample, Pair, Switches, load_of
@@ -102,11 +102,11 @@ class _Evidence:
     @property
     def _busiest(self) -> dict[str, float]:
         """Highest load of each host's link, without first pieces, which are measured less exactly."""
-        loads = [load for load, (_, is_train) in zip(self._loads, self._samples, strict=True) if not is_train]
-        return {
-            name: max(load.get((name, way), 0.0) for load in loads for way in (True, False))
-            for name, _ in chain(*loads)
-        }
+        busiest: dict[str, float] = {}
+        for load, (_, is_train) in zip(self._loads, self._samples, strict=True):
+            for (name, _), rate in load.items() if not is_train else ():
+                busiest[name] = max(rate, busiest.get(name, 0.0))
+        return busiest
 
     def _capacities(self) -> dict[str, float]:
         """Return the highest load of each host's link, or a higher rate that it had room for.
@@ -170,8 +170,11 @@ class _Evidence:
     def network(self, assumed: Switches) -> MeasuredNetwork:
         """Return the tree, and the capacities of those links that were full."""
         switch_of, slow = dict(assumed), set[str]()
-        for switch in sorted(set(assumed.values())):
-            groups = self._groups([name for name in sorted(assumed) if assumed[name] == switch])
+        names: dict[str, list[str]] = {}
+        for name in sorted(assumed):
+            names.setdefault(assumed[name], []).append(name)
+        for switch in sorted(names):
+            groups = self._groups(names[switch])
             slow |= {group[0] for group in groups if len(group) == 1 and len(groups) > 1}
             for group in [group for group in groups if len(group) > 1][1:]:
                 switch_of |= dict.fromkeys(group, _new_name(switch, switch_of.values()))
@@ -198,28 +201,40 @@ class _Evidence:
 
     def _groups(self, names: Sequence[str]) -> list[list[str]]:
         """Divide the hosts of an assumed switch into few groups, so that no two hosts of a group are apart."""
-        part = {name: [name] for name in names}  # the part of each host
+        part = {name: {name} for name in names}  # the part of each host
         for one, other in [pair for pair in self._pairs_to_join if pair[0] in part and pair[1] in part]:
-            if part[one] is not part[other] and not self._are_apart(part[one], part[other]):
-                part[one] += part[other]
-                part |= dict.fromkeys(part[other], part[one])
-        parts = {name: hosts for name, hosts in part.items() if name == min(hosts)}
-        apart = {name: {one for one in parts if self._are_apart(hosts, parts[one])} for name, hosts in parts.items()}
-        group: dict[str, int] = {}
-        while waiting := [name for name in parts if name not in group]:
-            barred = {name: {group[one] for one in apart[name] if one in group} for name in waiting}
-            name = max(waiting, key=lambda name: (len(barred[name]), len(apart[name] - group.keys())))
-            group[name] = next(number for number in range(len(parts)) if number not in barred[name])
-        groups = [
-            [host for name in parts if group[name] == number for host in parts[name]] for number in {*group.values()}
+            small, large = sorted((part[one], part[other]), key=len)
+            if small is not large and all(self._apart.get(name, _NONE).isdisjoint(large) for name in small):
+                large |= small
+                part |= dict.fromkeys(small, large)
+        parts = [*{id(hosts): hosts for hosts in part.values()}.values()]
+        place = {name: number for number, hosts in enumerate(parts) for name in hosts}
+        apart = [
+            {place[other] for name in hosts for other in self._apart.get(name, _NONE) if other in place}
+            for hosts in parts
         ]
-        return sorted(map(sorted, groups))
-
-    def _are_apart(self, some: Sequence[str], others: Sequence[str]) -> bool:
-        return any(not self._apart.get(name, _NONE).isdisjoint(others) for name in some)
+        groups: dict[int, list[str]] = {}
+        for number, group in enumerate(_coloured(apart)):
+            groups.setdefault(group, []).extend(parts[number])
+        return sorted(map(sorted, groups.values()))
 
 
 _NONE: frozenset[str] = frozenset()
+
+
+def _coloured(apart: Sequence[set[int]]) -> list[int]:
+    """Return a colour for each node of a graph, given its neighbours: DSATUR. Those without any cost nothing."""
+    colours = [0] * len(apart)
+    barred: dict[int, set[int]] = {node: set() for node, others in enumerate(apart) if others}
+    left = {node: len(apart[node]) for node in barred}
+    while barred:
+        node = max(barred, key=lambda node: (len(barred[node]), left[node]))
+        colours[node] = next(colour for colour in count() if colour not in barred[node])
+        del barred[node]
+        for other in apart[node] & barred.keys():
+            barred[other].add(colours[node])
+            left[other] -= 1
+    return colours
 
 
 def _new_name(switch: str, known: Iterable[str]) -> str:
