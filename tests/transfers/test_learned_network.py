@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_switches
-from loopline_master.core.wings.transfers.flow_sample import Pair
+from loopline_master.core.wings.transfers.flow_sample import FlowSample, Pair
+from loopline_master.peers import learned_network
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.learned_network import LearnedNetwork
 from loopline_shared.protocol.host_link import HostLink
@@ -45,3 +48,28 @@ def test_first_pieces_become_a_sample_while_more_receivers_start() -> None:
         flows = {(MASTER, name): 2**20 if name in started[:-2] else 0 for name in started}
         grid.look(100.0 + step / 2, flows, {(MASTER, name): 1e8 for name in started[:-2]})
     assert {"w0", "w1", "w2"} <= grid.samples.measured.seen
+
+
+def test_host_stays_known_when_other_samples_have_replaced_its_own() -> None:
+    grid = Grid()
+    grid.look(100.0, {(MASTER, "old"): 2**20}, {(MASTER, "old"): 1e8})
+    assert grid.guesses() == set()
+    for number in range(130):
+        pair = f"a{number}", f"b{number}"
+        grid.samples.add(FlowSample(200.0 + number, {pair: 1e8}, frozenset([pair])))
+    grid.look(400.0, {("other", "new"): 0}, {})
+    assert "old" not in grid.samples.measured.seen
+    assert grid.guesses() == {"other", "new"}
+
+
+def test_number_of_remembered_hops_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is sampled again."""
+    monkeypatch.setattr(learned_network, "_MOST_KNOWN", 2)
+    grid = Grid()
+    for number in (1, 2, 3):
+        grid.look(100.0 + number, {("a", f"b{number}"): 2**20}, {("a", f"b{number}"): 1e8})
+    shown = []
+    monkeypatch.setattr(grid.samples, "add", shown.append)
+    for number in (3, 2, 1):
+        grid.look(200.0 + number, {("a", f"b{number}"): 2**20}, {("a", f"b{number}"): 1e8})
+    assert [sample.rates for sample in shown] == [{("a", "b1"): 1e8}]
