@@ -68,8 +68,17 @@ def test_number_of_remembered_hops_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     grid = Grid()
     for number in (1, 2, 3):
         grid.look(100.0 + number, {("a", f"b{number}"): 2**20}, {("a", f"b{number}"): 1e8})
-    shown = []
+    shown = list[FlowSample]()
     monkeypatch.setattr(grid.samples, "add", shown.append)
     for number in (3, 2, 1):
         grid.look(200.0 + number, {("a", f"b{number}"): 2**20}, {("a", f"b{number}"): 1e8})
     assert [sample.rates for sample in shown] == [{("a", "b1"): 1e8}]
+
+
+def test_first_pieces_are_of_an_idle_network_only_if_no_receiver_has_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    for have_bytes, is_idle in ((2**20, True), (2**20 + 1, False)):
+        grid, shown = Grid(), list[FlowSample]()
+        monkeypatch.setattr(grid.samples, "add", shown.append)
+        flows = {(MASTER, "new"): 2**18, ("old", "other"): have_bytes}
+        grid.look(100.0, flows, dict.fromkeys(flows, 1e8))
+        assert [sample.is_idle for sample in shown] == [is_idle]

@@ -130,6 +130,24 @@ def test_slow_flows_of_one_pair_do_not_outweigh_its_first_piece() -> None:
         assert len(set(found.switch_of.values())) == switches
 
 
+def test_several_fast_flows_outweigh_a_slow_first_piece() -> None:
+    """The receiver was busy when its first piece came."""
+    at, line = dict.fromkeys("abcde", "A"), list(pairwise("abcde"))
+    rates = {pair: 25.0 if pair == ("b", "c") else 100.0 for pair in line}
+    first = FlowSample(0.0, rates, frozenset(rates), in_turn=True, is_idle=True)
+    fast = FlowSample(1.0, dict.fromkeys(line, 95.0), frozenset(line))
+    for count, switches in ((1, 2), (3, 1), (20, 1)):
+        found = measured_network([first, *[fast] * count], dict.fromkeys(at, "lab"))
+        assert len(set(found.switch_of.values())) == switches, count
+
+
+def test_first_pieces_on_a_busy_network_show_nothing_alone() -> None:
+    """No capacity is known to compare them with, and a worker may report any rate."""
+    at, pairs = dict.fromkeys("abc", "A"), frozenset([("a", "b"), ("b", "c")])
+    busy = FlowSample(0.0, dict.fromkeys(pairs, 0.1), pairs, in_turn=True)
+    assert measured_network([busy], at) == MeasuredNetwork(at, {}, {}, seen=frozenset("abc"))
+
+
 def test_one_slow_first_piece_on_a_busy_network_does_not_part_hosts() -> None:
     at = dict.fromkeys("abcdef", "A")
     first = trains(at, [("a", "b"), ("b", "c"), ("c", "d"), ("e", "f")], random.Random(1))

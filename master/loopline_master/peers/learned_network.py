@@ -16,7 +16,7 @@ from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.slow_links import SlowLinks
 from loopline_master.transfers.known_network import KnownNetwork, known_network
 from loopline_master.transfers.network_file import NetworkFile
-from loopline_shared.pieces import piece_bytes
+from loopline_shared.pieces import piece_bytes, train_bytes
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy
 
@@ -86,7 +86,8 @@ class LearnedNetwork:
         awaited_s = _GUESSES_AWAITED_S if is_waiting else _AWAITED_S
         if self._trains and (not missing or now >= self._since + awaited_s):
             is_first = any(receiver not in seen for _, receiver in self._trains)
-            self.show(FlowSample(now, self._trains, frozenset(self._trains), in_turn=True, is_idle=is_first))
+            is_idle = is_first and not any(map(_is_under_way, flows))
+            self.show(FlowSample(now, self._trains, frozenset(self._trains), in_turn=True, is_idle=is_idle))
             _remember(self._tried, self._trains)
             self._trains = {}
 
@@ -116,6 +117,11 @@ def _remember(known: dict[_Thing, None], more: Iterable[_Thing]) -> None:
     known.update(dict.fromkeys(more))
     for thing in [*islice(known, max(0, len(known) - _MOST_KNOWN))]:
         del known[thing]
+
+
+def _is_under_way(flow: FileFlow) -> bool:
+    """True if a receiver has more than first pieces, so that its flow may slow down the first pieces of others."""
+    return flow.have_bytes > train_bytes(flow.size_bytes, is_from_master=True)
 
 
 def cards(links: Links) -> dict[str, float]:

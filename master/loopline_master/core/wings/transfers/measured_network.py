@@ -26,8 +26,8 @@ _NARROW, _NARROW_BUSY = 0.58, 0.36
 """A flow below this share of its hosts' links crosses a narrower one, on an idle network and on a busy one. On a busy
 one, the computers also have other work."""
 _IDLE_WEIGHT, _ENOUGH, _ENOUGH_TO_DENY = 3, 2, 3
-"""Weight of a flow on an idle network (others have 1 or 2); total that shows hosts apart, and total needed if a flow
-alone has shown them near."""
+"""Weight of a flow on an idle network (others have 1 or 2); total that shows hosts apart, and total needed to
+deny what a flow alone has shown."""
 _TRAIN_ROOM = 2.0
 """A link is assumed to carry this multiple of a first piece's rate until a flow has crossed it."""
 _SWIFT = 3.0
@@ -93,9 +93,10 @@ class _Evidence:
                 number += 1
         self._apart: dict[str, set[str]] = {}
         for one, other in votes[True].keys() | votes[False].keys():
-            near_alone = votes[True][one, other] < 0
-            is_denied = near_alone and self._has_wide_link and votes[False][one, other] >= _ENOUGH_TO_DENY
-            if is_denied or (not near_alone and max(votes[True][one, other], votes[False][one, other]) >= _ENOUGH):
+            alone, beside = votes[True][one, other], votes[False][one, other]
+            is_denied = alone < 0 and self._has_wide_link and beside >= _ENOUGH_TO_DENY
+            is_revoked = beside <= -_ENOUGH_TO_DENY
+            if is_denied or (alone >= 0 and not is_revoked and max(alone, beside) >= _ENOUGH):
                 self._apart.setdefault(one, set()).add(other)
                 self._apart.setdefault(other, set()).add(one)
 
@@ -138,6 +139,8 @@ class _Evidence:
         is_alone, narrow = sample.is_idle and len(sample.rates) == 1, _NARROW if sample.is_idle else _NARROW_BUSY
         for pair in sample.free | sample.swift:
             ends, share = tuple(zip(pair, (True, False), strict=True)), self._share(pair, sample.rates[pair], fastest)
+            if not all(self._expected[name] for name in pair):
+                continue  # nothing is known of the capacity of their links
             names = pair if pair[0] < pair[1] else pair[::-1]
             if pair in sample.swift or share >= max(narrow, 0.5):
                 near = self._near[is_alone]
