@@ -29,6 +29,7 @@ from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.full import ending
 from tests.instructions import counted
 from tests.store.workload import relive
+from tests.transfers import carrying_room
 from tests.transfers.carrying_room import MIB, SIZE, A, B, CarryingRoom
 
 SWITCHES = (
@@ -284,6 +285,16 @@ def test_receiver_is_not_limited_to_first_pieces_by_later_receivers() -> None:
     room.tell("ant", wants={A: MIB})
     room.tell("bee", wants=[A])
     assert [orders_of(room, name).fetch[0].until_bytes for name in ("ant", "bee")] == [None, MIB // 4]
+
+
+def test_receiver_of_large_pieces_is_limited_once_it_has_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying_room, "SIZE", 2**34)
+    room = CarryingRoom()
+    room.step(NetworkChanged(tuple(replace(node, is_guess=not node.is_switch) for node in SWITCHES)))
+    for have_bytes in (0, 4 * MIB):
+        room.tell("ant", wants={A: have_bytes})
+        room.settle()
+        assert orders_of(room, "ant").fetch[0].until_bytes == 4 * MIB
 
 
 def test_orders_on_a_known_network_take_equally_long_with_many_workers() -> None:

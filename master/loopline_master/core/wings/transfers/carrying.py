@@ -368,10 +368,10 @@ def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> Fil
     sources = tuple(
         FileSource(one) for one in names if not carrier.avoids(one, state.now) and not _is_mute(state, one)
     )
-    until = None
-    is_new = transfer.have_bytes <= LAG_BYTES and state.now < transfer.since + _TRAINS_WITHIN_S
+    until, train = None, train_bytes(transfer.size_bytes, is_from_master=transfer.source == MASTER)
+    is_new = transfer.have_bytes <= max(LAG_BYTES, train) and state.now < transfer.since + _TRAINS_WITHIN_S
     if is_new and _is_showing(state, file):
-        until = train_bytes(transfer.size_bytes, is_from_master=transfer.source == MASTER)
+        until = train
         state.own(TransferMemory).transfers.held.add(carrier.name)
     return FileFetch(file, sources, transfer.rate or None, waits=not transfer.rate, until_bytes=until)
 
