@@ -16,7 +16,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.transfers import carrying
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import Carrier, NumberedRequest, Transfer, pipelines_of
-from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Pipeline
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_master.store import open_store
@@ -311,6 +311,15 @@ def test_orders_on_a_known_network_take_equally_long_with_many_workers() -> None
         return min(counted(lambda: carrying.orders(state, "ant")) for _ in range(3))
 
     assert instructions(40) == instructions(2)
+
+
+def test_waves_of_a_file_are_sorted_by_progress() -> None:
+    """With 1,001 receivers, each far behind the one before it."""
+    wanting = {f"w{number}": Transfer(2**40, 0.0, 2**39 - number * 4 * MIB, 0.0) for number in range(1001)}
+    carriers = tuple((name, dict[str, int](), {A: transfer}) for name, transfer in wanting.items())
+    request = NumberedRequest(1, 0.0, Network([NetworkNode("root", None, is_switch=True)]), carriers, {}, frozenset())
+    demands = sorted(request.request().demands, key=lambda demand: demand.file)
+    assert [demand.host for demand in demands] == list(wanting)
 
 
 def test_only_a_changed_plan_is_sent() -> None:
