@@ -113,7 +113,7 @@ class LearnedNetwork:
 
 
 def _remember(known: dict[_Thing, None], more: Iterable[_Thing]) -> None:
-    """Add things to those that are known, and forget the oldest above the limit."""
+    """Add more hosts or hops to the known ones, and forget the oldest above the limit."""
     known.update(dict.fromkeys(more))
     for thing in [*islice(known, max(0, len(known) - _MOST_KNOWN))]:
         del known[thing]
