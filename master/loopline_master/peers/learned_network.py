@@ -21,7 +21,7 @@ from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy
 
 _HEADROOM, _SAME = 1.5, 0.05
-_AWAITED_S, _GUESSES_AWAITED_S = 1.0, 2.0
+_AWAITED_S, _GUESSES_AWAITED_S = 1.0, 4.0
 """Seconds after the first of several first pieces until the others are no longer awaited: those of receivers whose
 places are known, and of those whose places are guesses. The latter are limited for longer (``carrying.py``)."""
 _MOST_KNOWN = 50_000
@@ -45,6 +45,7 @@ class LearnedNetwork:
         self._tried: dict[Pair, None] = {}  # hops whose first pieces were sampled, the newest last
         self._seen: dict[str, None] = {}  # hosts that were measured, also if their samples are gone, the newest last
         self._since = 0.0
+        self._awaited = set[str]()  # receivers without their first pieces at that time
         self._told: dict[str, NetworkNode] = {}
 
     def known(self, links: Links) -> KnownNetwork:
@@ -75,14 +76,15 @@ class LearnedNetwork:
         """Make one sample of the first pieces on new hops, once all have arrived.
 
         Receivers whose place is a guess may take nothing else until then. They are awaited for longer than others,
-        but not for ever, since more of them may start all the time.
+        except those that start after the first piece has come: more of them may start all the time.
         """
         seen = self._seen
-        self._trains |= {pair: rate for pair, rate in trains.items() if pair not in self._tried}
-        self._since = self._since if self._trains else now
-        missing = {(flow.source, flow.receiver) for flow in flows} - self._tried.keys() - self._trains.keys()
         begins = {flow.receiver for flow in flows if flow.have_bytes < piece_bytes(flow.size_bytes)}
-        is_waiting = any(pair[1] in begins - seen.keys() for pair in missing)
+        if not self._trains:
+            self._since, self._awaited = now, begins
+        self._trains |= {pair: rate for pair, rate in trains.items() if pair not in self._tried}
+        missing = {(flow.source, flow.receiver) for flow in flows} - self._tried.keys() - self._trains.keys()
+        is_waiting = any(pair[1] in self._awaited & begins - seen.keys() for pair in missing)
         awaited_s = _GUESSES_AWAITED_S if is_waiting else _AWAITED_S
         if self._trains and (not missing or now >= self._since + awaited_s):
             is_first = any(receiver not in seen for _, receiver in self._trains)
