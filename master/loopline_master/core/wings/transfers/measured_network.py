@@ -29,7 +29,7 @@ _IDLE_WEIGHT, _ENOUGH, _ENOUGH_TO_DENY = 3, 2, 3
 """Weight of a flow on an idle network (others have 1 or 2); total that shows hosts apart, and total needed to
 deny what a flow alone has shown."""
 _TRAIN_ROOM = 2.0
-"""A link is assumed to carry this multiple of a first piece's rate until a flow has crossed it."""
+"""A link is assumed to carry this multiple of a first piece's rate until several flows have crossed it."""
 _SWIFT = 3.0
 """The links of both hosts carry at least this multiple of a swift flow's rate."""
 _MOST_FLOWS = 16_000
@@ -189,18 +189,23 @@ class _Evidence:
     def _switches(self, switch_of: Switches) -> dict[str, float]:
         """Return the highest load of each switch's link that a slow flow has crossed.
 
-        It is higher for links that only first pieces have crossed, so that no plan limits the next flows.
+        It is higher for links that few samples of flows have crossed, so that no plan limits the next flows.
         """
         loads: dict[bool, dict[str, float]] = {True: {}, False: {}}  # of first pieces; of flows
+        crossed = Counter[str]()  # number of samples of flows
         for sample, is_train in self._samples:
             crossing = [pair for pair in sample.free if switch_of[pair[0]] != switch_of[pair[1]]]
             full = {switch_of[name] for pair in crossing if pair[1] in self._apart.get(pair[0], ()) for name in pair}
             for (switch, _), rate in load_of(sample, switch_of).items() if full else ():
                 if switch in full:
                     loads[is_train][switch] = max(rate, loads[is_train].get(switch, 0.0))
+            crossed.update(() if is_train else full)
         trains, flows = loads[True], loads[False]
-        only_trains = {switch: rate * _TRAIN_ROOM for switch, rate in trains.items()}
-        return only_trains | {switch: max(rate, trains.get(switch, 0.0)) for switch, rate in flows.items()}
+        room = {switch: 1.0 if crossed[switch] >= _ENOUGH_TO_DENY else _TRAIN_ROOM for switch in trains}
+        return {
+            switch: max(trains.get(switch, 0.0) * room.get(switch, 1.0), flows.get(switch, 0.0))
+            for switch in {**trains, **flows}
+        }
 
     def _groups(self, names: Sequence[str]) -> list[list[str]]:
         """Divide the hosts of an assumed switch into few groups, so that no two hosts of a group are apart."""
