@@ -76,7 +76,7 @@ class LearnedNetwork:
         """Make one sample of the first pieces on new hops, once all have arrived.
 
         Receivers whose place is a guess may take nothing else until then. They are awaited for longer than others,
-        except those that start after the first piece has come: more of them may start all the time.
+        but later receivers are not awaited: in a room that boots, there is always another.
         """
         seen = self._seen
         begins = {flow.receiver for flow in flows if flow.have_bytes < piece_bytes(flow.size_bytes)}
