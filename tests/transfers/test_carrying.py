@@ -13,9 +13,10 @@ from loopline_master.core.events import NetworkChanged, TransfersPlanned, Worker
 from loopline_master.core.explain.explain_transfers import explain_transfers
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.transfers import carrying
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import Carrier, NumberedRequest, Transfer, pipelines_of
-from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Pipeline
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_master.store import open_store
@@ -26,7 +27,9 @@ from loopline_shared.model import Load
 from loopline_shared.protocol.transfers import Dial, FaultKind, FileFetch, Grant, PeerFault, PeerOrders
 from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.full import ending
+from tests.instructions import counted
 from tests.store.workload import relive
+from tests.transfers import carrying_room
 from tests.transfers.carrying_room import MIB, SIZE, A, B, CarryingRoom
 
 SWITCHES = (
@@ -267,6 +270,56 @@ def test_first_pieces_do_not_travel_alone_for_ever() -> None:
     room.step(after_s=5.0)
     room.tell("ant", wants={A: MIB})
     assert orders_of(room, "ant").fetch[0].until_bytes is None
+
+
+def test_receiver_is_not_limited_to_first_pieces_by_later_receivers() -> None:
+    room = CarryingRoom()
+    nodes = tuple(replace(node, is_guess=node.name == "bee") for node in SWITCHES)
+    room.step(NetworkChanged(nodes))
+    room.tell("ant", wants=[A])
+    room.step(after_s=3.0)
+    room.tell("bee", wants=[A])
+    room.settle()
+    assert [orders_of(room, name).fetch[0].until_bytes for name in ("ant", "bee")] == [MIB, MIB // 4]
+    room.step(after_s=2.0)
+    room.tell("ant", wants={A: MIB})
+    room.tell("bee", wants=[A])
+    assert [orders_of(room, name).fetch[0].until_bytes for name in ("ant", "bee")] == [None, MIB // 4]
+
+
+def test_receiver_of_large_pieces_is_limited_once_it_has_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying_room, "SIZE", 2**34)
+    room = CarryingRoom()
+    room.step(NetworkChanged(tuple(replace(node, is_guess=not node.is_switch) for node in SWITCHES)))
+    for have_bytes in (0, 4 * MIB):
+        room.tell("ant", wants={A: have_bytes})
+        room.settle()
+        assert orders_of(room, "ant").fetch[0].until_bytes == 4 * MIB
+
+
+def test_orders_on_a_known_network_take_equally_long_with_many_workers() -> None:
+    """Instructions are counted, the least of several readings."""
+
+    def instructions(workers: int) -> int:
+        room = CarryingRoom()
+        room.step(NetworkChanged(SWITCHES))
+        for number in range(workers):
+            room.tell(f"w{number}", has=[B])
+        room.tell("ant", wants=[A])
+        room.settle()
+        state = room.scheduler.state
+        return min(counted(lambda: carrying.orders(state, "ant")) for _ in range(3))
+
+    assert instructions(40) == instructions(2)
+
+
+def test_waves_of_a_file_are_sorted_by_progress() -> None:
+    """With 1,001 receivers, each far behind the one before it."""
+    wanting = {f"w{number}": Transfer(2**40, 0.0, 2**39 - number * 4 * MIB, 0.0) for number in range(1001)}
+    carriers = tuple((name, dict[str, int](), {A: transfer}) for name, transfer in wanting.items())
+    request = NumberedRequest(1, 0.0, Network([NetworkNode("root", None, is_switch=True)]), carriers, {}, frozenset())
+    demands = sorted(request.request().demands, key=lambda demand: demand.file)
+    assert [demand.host for demand in demands] == list(wanting)
 
 
 def test_only_a_changed_plan_is_sent() -> None:

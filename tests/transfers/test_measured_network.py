@@ -17,6 +17,7 @@ from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.core.wings.transfers.probe_order import next_probes
 from loopline_master.core.wings.transfers.programme import programme
 from loopline_shared.protocol.host_link import HostLink
+from tests.instructions import counted
 
 
 def network(hosts: dict[str, tuple[str, float]], switches: dict[str, float]) -> Network:
@@ -103,6 +104,22 @@ def test_first_pieces_are_compared_with_one_another() -> None:
     assert set(found.switch_of.values()) == {"lab"}
 
 
+def test_first_pieces_of_hosts_that_left_show_nothing() -> None:
+    sample = trains({MASTER: "A", "gone": "A"}, [(MASTER, "gone")], random.Random(1))
+    here = {MASTER: "lab", "new": "lab"}
+    assert measured_network([sample], here) == MeasuredNetwork(here, {}, {})
+
+
+def test_flows_across_a_cable_replace_the_higher_rate_assumed_from_first_pieces() -> None:
+    at = {"a": "A", "b": "A", "c": "B", "d": "B"}
+    line = [("a", "b"), ("b", "c"), ("c", "d")]
+    first = trains(at, line, random.Random(1))
+    crossing = FlowSample(1.0, {("a", "b"): 25.0, ("b", "c"): 25.0}, frozenset([("b", "c")]))
+    assumed = dict.fromkeys(at, "lab")
+    assert set(measured_network([first], assumed).switches.values()) == {2 * first.rates["b", "c"]}
+    assert set(measured_network([first, *[crossing] * 3], assumed).switches.values()) == {25.0}
+
+
 def test_slow_flows_of_one_pair_do_not_outweigh_its_first_piece() -> None:
     """A computer was busy. If as many pairs contradict their first pieces as confirm them, they share a link."""
     at, line = dict.fromkeys("abcdef", "A"), list(pairwise("abcdef"))
@@ -111,6 +128,24 @@ def test_slow_flows_of_one_pair_do_not_outweigh_its_first_piece() -> None:
         rates = {pair: 20.0 if pair in slow else 90.0 for pair in line}
         found = measured_network([first, *[FlowSample(1.0, rates, frozenset(rates))] * 3], dict.fromkeys(at, "lab"))
         assert len(set(found.switch_of.values())) == switches
+
+
+def test_several_fast_flows_outweigh_a_slow_first_piece() -> None:
+    """The receiver was busy when its first piece came."""
+    at, line = dict.fromkeys("abcde", "A"), list(pairwise("abcde"))
+    rates = {pair: 25.0 if pair == ("b", "c") else 100.0 for pair in line}
+    first = FlowSample(0.0, rates, frozenset(rates), in_turn=True, is_idle=True)
+    fast = FlowSample(1.0, dict.fromkeys(line, 95.0), frozenset(line))
+    for count, switches in ((1, 2), (3, 1), (20, 1)):
+        found = measured_network([first, *[fast] * count], dict.fromkeys(at, "lab"))
+        assert len(set(found.switch_of.values())) == switches, count
+
+
+def test_first_pieces_on_a_busy_network_show_nothing_alone() -> None:
+    """No capacity is known to compare them with, and a worker may report any rate."""
+    at, pairs = dict.fromkeys("abc", "A"), frozenset([("a", "b"), ("b", "c")])
+    busy = FlowSample(0.0, dict.fromkeys(pairs, 0.1), pairs, in_turn=True)
+    assert measured_network([busy], at) == MeasuredNetwork(at, {}, {}, seen=frozenset("abc"))
 
 
 def test_one_slow_first_piece_on_a_busy_network_does_not_part_hosts() -> None:
@@ -276,6 +311,30 @@ def test_the_two_sides_of_two_hundred_hosts_are_found_in_bounded_time() -> None:
 
     found = measured_network(samples, dict.fromkeys(at, "lab")).switch_of
     assert groups(found) == {frozenset(name for name in at if at[name] == side) for side in "AB"}
+
+
+def test_hosts_without_flows_do_not_multiply_the_time() -> None:
+    """Instructions are counted: twice the hosts, about twice the time."""
+    line = [f"h{number}" for number in range(8)]
+    sample = trains({name: "AB"[number % 2] for number, name in enumerate(line)}, [*pairwise(line)], random.Random(1))
+
+    def instructions(hosts: int) -> int:
+        assumed = dict.fromkeys([*line, *(f"idle{number}" for number in range(hosts))], "lab")
+        return counted(lambda: measured_network([sample], assumed))
+
+    assert instructions(200) < 3 * instructions(100)
+
+
+def test_more_samples_take_proportionally_more_time() -> None:
+    """Each sample is of hosts of its own."""
+
+    def instructions(samples: int) -> int:
+        pairs = [(f"a{number}", f"b{number}") for number in range(samples)]
+        flows = [FlowSample(0.0, {pair: 1e8}, frozenset([pair])) for pair in pairs]
+        assumed = dict.fromkeys([name for pair in pairs for name in pair], "lab")
+        return counted(lambda: measured_network(flows, assumed))
+
+    assert instructions(100) < 3 * instructions(50)
 
 
 def test_slow_flows_of_all_hosts_alike_are_a_cable_and_no_host_is_said_to_be_slow() -> None:

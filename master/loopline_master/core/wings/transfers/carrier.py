@@ -28,6 +28,7 @@ receiver behind another may have to wait for this long."""
 _SAME_LINE = 0.05
 """Receivers that follow one another are on one line if their planned rates differ by at most this share."""
 _WAVE = "/"
+"""Separates a file's name from the number of a wave, which has leading zeros: waves are sorted by name."""
 _SLIGHTLY_LESS = 1 - 1e-6
 """Factor on the capacity of the master's link, so that a worker is preferred to an equally good master."""
 
@@ -142,11 +143,11 @@ class NumberedRequest:
             alone = [name for name in wave if name in self.mute or self.avoided.get(name, self.mute) - self.mute]
             together = {name: transfer for name, transfer in wave.items() if name not in alone}
             if together:
-                yield f"{file}{_WAVE}{number:03}", list(holders), together
+                yield f"{file}{_WAVE}{number:06}", list(holders), together
                 number, holders = number + 1, holders + list(together)
             for name in alone:
                 avoided = self.avoided.get(name, frozenset())
-                yield f"{file}{_WAVE}{number:03}", [one for one in holders if one not in avoided], {name: wave[name]}
+                yield f"{file}{_WAVE}{number:06}", [one for one in holders if one not in avoided], {name: wave[name]}
                 number += 1
 
     def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
@@ -206,6 +207,7 @@ class TransferState:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NetworkNode] = {}  # from NetworkChanged events
+        self.guesses: tuple[str, ...] = ()  # hosts whose places are guesses; none with an operator's file
         self.number = 0  # of the last request
         self.is_pending = False  # it has not been answered
         self.is_due = False  # something has changed since the last request
@@ -239,8 +241,13 @@ class TransferState:
         changed |= {node.name: node for node in nodes}
         if changed:
             Network([*changed.values()])
-        self.nodes, self._network = changed, None
+        self.set_nodes(changed)
         self.is_due = self.is_outdated = True
+
+    def set_nodes(self, nodes: dict[str, NetworkNode]) -> None:
+        """Replace all nodes."""
+        self.nodes, self._network = nodes, None
+        self.guesses = tuple(name for name, node in nodes.items() if node.is_guess)
 
     def network(self, workers: Iterable[str]) -> Network:
         """Return the network with these workers. Workers that no event named are at the root, on 1 Gbit/s."""

@@ -61,7 +61,7 @@ _SURELY_MORE_BYTES = 4 * 2**20
 """Minimum lead of a source that could have passed something on to a waiting receiver: more than may have just
 arrived, or be under way."""
 _TRAINS_WITHIN_S = 5.0
-"""From a receiver's first request, the time limit for first pieces to travel alone."""
+"""Time after its first request during which a receiver may be limited to first pieces."""
 _SAME_RATE = 0.02
 """A rate that changes by a smaller share is left as it is, which saves a frame."""
 
@@ -80,10 +80,8 @@ def begin(state: State) -> None:
 def resume(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
     """Continue with this network from the carriers' rows; an unanswered request is made again."""
     state.own(TransferMemory).transfers = TransferState()
-    state.own(TransferMemory).transfers.nodes, state.own(TransferMemory).transfers.number = (
-        {node.name: node for node in nodes},
-        request,
-    )
+    state.own(TransferMemory).transfers.set_nodes({node.name: node for node in nodes})
+    state.own(TransferMemory).transfers.number = request
     state.own(TransferMemory).transfers.is_due = any(
         carrier.fetching for carrier in state.own(TransferMemory).carriers.values()
     )
@@ -370,9 +368,10 @@ def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> Fil
     sources = tuple(
         FileSource(one) for one in names if not carrier.avoids(one, state.now) and not _is_mute(state, one)
     )
-    train = train_bytes(transfer.size_bytes, is_from_master=transfer.source == MASTER)
-    until = train if transfer.have_bytes <= LAG_BYTES and _is_showing(state, file) else None
-    if until:
+    until, train = None, train_bytes(transfer.size_bytes, is_from_master=transfer.source == MASTER)
+    is_new = transfer.have_bytes <= max(LAG_BYTES, train) and state.now < transfer.since + _TRAINS_WITHIN_S
+    if is_new and _is_showing(state, file):
+        until = train
         state.own(TransferMemory).transfers.held.add(carrier.name)
     return FileFetch(file, sources, transfer.rate or None, waits=not transfer.rate, until_bytes=until)
 
@@ -381,11 +380,10 @@ def _is_showing(state: State, file: str) -> bool:
     """True while first pieces of a file travel alone, because the place of some receiver is a guess."""
     memory = state.own(TransferMemory)
     return any(
-        file in carrier.fetching
-        and state.now < carrier.fetching[file].since + _TRAINS_WITHIN_S
-        and name in memory.transfers.nodes
-        and memory.transfers.nodes[name].is_guess
-        for name, carrier in memory.carriers.items()
+        name in memory.carriers
+        and file in memory.carriers[name].fetching
+        and state.now < memory.carriers[name].fetching[file].since + _TRAINS_WITHIN_S
+        for name in memory.transfers.guesses
     )
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, count
 from math import inf
 
 from loopline_master.core.wings.transfers.flow_sample import NEAR, NO_CARDS, FlowSample, Pair, Switches, load_of
@@ -26,10 +26,10 @@ _NARROW, _NARROW_BUSY = 0.58, 0.36
 """A flow below this share of its hosts' links crosses a narrower one, on an idle network and on a busy one. On a busy
 one, the computers also have other work."""
 _IDLE_WEIGHT, _ENOUGH, _ENOUGH_TO_DENY = 3, 2, 3
-"""Weight of a flow on an idle network (others have 1 or 2); total that shows hosts apart, and total needed if a flow
-alone has shown them near."""
+"""Weight of a flow on an idle network (others have 1 or 2); total that shows hosts apart, and total needed to
+deny what a flow alone has shown."""
 _TRAIN_ROOM = 2.0
-"""A link is assumed to carry this multiple of a first piece's rate, so that no plan limits the next flows."""
+"""A link is assumed to carry this multiple of a first piece's rate until several flows have crossed it."""
 _SWIFT = 3.0
 """The links of both hosts carry at least this multiple of a swift flow's rate."""
 _MOST_FLOWS = 16_000
@@ -57,11 +57,12 @@ def measured_network(
 
     ``cards`` are in bytes per second. Other hosts are left out.
     """
-    return _Evidence(_newest([sample.among(assumed) for sample in samples]), cards).network(assumed)
+    here = [sample for one in samples if (sample := one.among(assumed)).rates]
+    return _Evidence(_newest(here), cards).network(assumed)
 
 
 def _newest(samples: Sequence[FlowSample]) -> list[FlowSample]:
-    """Return the newest samples within the limit of flows, at least one sample."""
+    """Return the newest samples within the limit of flows, at least one sample if there are any."""
     counts = accumulate(len(sample.rates) for sample in reversed(samples))
     kept = sum(count <= _MOST_FLOWS for count in counts)
     return list(samples[-max(1, kept) :])
@@ -92,20 +93,21 @@ class _Evidence:
                 number += 1
         self._apart: dict[str, set[str]] = {}
         for one, other in votes[True].keys() | votes[False].keys():
-            near_alone = votes[True][one, other] < 0
-            is_denied = near_alone and self._has_wide_link and votes[False][one, other] >= _ENOUGH_TO_DENY
-            if is_denied or (not near_alone and max(votes[True][one, other], votes[False][one, other]) >= _ENOUGH):
+            alone, beside = votes[True][one, other], votes[False][one, other]
+            is_denied = alone < 0 and self._has_wide_link and beside >= _ENOUGH_TO_DENY
+            is_revoked = beside <= -_ENOUGH_TO_DENY
+            if is_denied or (alone >= 0 and not is_revoked and max(alone, beside) >= _ENOUGH):
                 self._apart.setdefault(one, set()).add(other)
                 self._apart.setdefault(other, set()).add(one)
 
     @property
     def _busiest(self) -> dict[str, float]:
         """Highest load of each host's link, without first pieces, which are measured less exactly."""
-        loads = [load for load, (_, is_train) in zip(self._loads, self._samples, strict=True) if not is_train]
-        return {
-            name: max(load.get((name, way), 0.0) for load in loads for way in (True, False))
-            for name, _ in chain(*loads)
-        }
+        busiest: dict[str, float] = {}
+        for load, (_, is_train) in zip(self._loads, self._samples, strict=True):
+            for (name, _), rate in load.items() if not is_train else ():
+                busiest[name] = max(rate, busiest.get(name, 0.0))
+        return busiest
 
     def _capacities(self) -> dict[str, float]:
         """Return the highest load of each host's link, or a higher rate that it had room for.
@@ -137,6 +139,8 @@ class _Evidence:
         is_alone, narrow = sample.is_idle and len(sample.rates) == 1, _NARROW if sample.is_idle else _NARROW_BUSY
         for pair in sample.free | sample.swift:
             ends, share = tuple(zip(pair, (True, False), strict=True)), self._share(pair, sample.rates[pair], fastest)
+            if not all(self._expected[name] for name in pair):
+                continue  # nothing is known of the capacity of their links
             names = pair if pair[0] < pair[1] else pair[::-1]
             if pair in sample.swift or share >= max(narrow, 0.5):
                 near = self._near[is_alone]
@@ -169,8 +173,11 @@ class _Evidence:
     def network(self, assumed: Switches) -> MeasuredNetwork:
         """Return the tree, and the capacities of those links that were full."""
         switch_of, slow = dict(assumed), set[str]()
-        for switch in sorted(set(assumed.values())):
-            groups = self._groups([name for name in sorted(assumed) if assumed[name] == switch])
+        names: dict[str, list[str]] = {}
+        for name in sorted(assumed):
+            names.setdefault(assumed[name], []).append(name)
+        for switch in sorted(names):
+            groups = self._groups(names[switch])
             slow |= {group[0] for group in groups if len(group) == 1 and len(groups) > 1}
             for group in [group for group in groups if len(group) > 1][1:]:
                 switch_of |= dict.fromkeys(group, _new_name(switch, switch_of.values()))
@@ -180,40 +187,62 @@ class _Evidence:
         return MeasuredNetwork(switch_of, hosts, self._switches(switch_of), frozenset(slow), frozenset(seen))
 
     def _switches(self, switch_of: Switches) -> dict[str, float]:
-        """Return the highest load of each switch's link that a slow flow has crossed."""
-        found: dict[str, float] = {}
+        """Return the highest load of each switch's link that a slow flow has crossed.
+
+        It is higher for links that few samples of flows have crossed, so that no plan limits the next flows.
+        """
+        loads: dict[bool, dict[str, float]] = {True: {}, False: {}}  # of first pieces; of flows
+        crossed = Counter[str]()  # number of samples of flows
         for sample, is_train in self._samples:
             crossing = [pair for pair in sample.free if switch_of[pair[0]] != switch_of[pair[1]]]
             full = {switch_of[name] for pair in crossing if pair[1] in self._apart.get(pair[0], ()) for name in pair}
             for (switch, _), rate in load_of(sample, switch_of).items() if full else ():
                 if switch in full:
-                    found[switch] = max(rate * (_TRAIN_ROOM if is_train else 1.0), found.get(switch, 0.0))
-        return found
+                    loads[is_train][switch] = max(rate, loads[is_train].get(switch, 0.0))
+            crossed.update(() if is_train else full)
+        trains, flows = loads[True], loads[False]
+        room = {switch: 1.0 if crossed[switch] >= _ENOUGH_TO_DENY else _TRAIN_ROOM for switch in trains}
+        return {
+            switch: max(trains.get(switch, 0.0) * room.get(switch, 1.0), flows.get(switch, 0.0))
+            for switch in {**trains, **flows}
+        }
 
     def _groups(self, names: Sequence[str]) -> list[list[str]]:
         """Divide the hosts of an assumed switch into few groups, so that no two hosts of a group are apart."""
-        part = {name: [name] for name in names}  # the part of each host
+        part = {name: {name} for name in names}  # the part of each host
         for one, other in [pair for pair in self._pairs_to_join if pair[0] in part and pair[1] in part]:
-            if part[one] is not part[other] and not self._are_apart(part[one], part[other]):
-                part[one] += part[other]
-                part |= dict.fromkeys(part[other], part[one])
-        parts = {name: hosts for name, hosts in part.items() if name == min(hosts)}
-        apart = {name: {one for one in parts if self._are_apart(hosts, parts[one])} for name, hosts in parts.items()}
-        group: dict[str, int] = {}
-        while waiting := [name for name in parts if name not in group]:
-            barred = {name: {group[one] for one in apart[name] if one in group} for name in waiting}
-            name = max(waiting, key=lambda name: (len(barred[name]), len(apart[name] - group.keys())))
-            group[name] = next(number for number in range(len(parts)) if number not in barred[name])
-        groups = [
-            [host for name in parts if group[name] == number for host in parts[name]] for number in {*group.values()}
+            small, large = sorted((part[one], part[other]), key=len)
+            if small is not large and all(self._apart.get(name, _NONE).isdisjoint(large) for name in small):
+                large |= small
+                part |= dict.fromkeys(small, large)
+        parts = [*{id(hosts): hosts for hosts in part.values()}.values()]
+        place = {name: number for number, hosts in enumerate(parts) for name in hosts}
+        apart = [
+            {place[other] for name in hosts for other in self._apart.get(name, _NONE) if other in place}
+            for hosts in parts
         ]
-        return sorted(map(sorted, groups))
-
-    def _are_apart(self, some: Sequence[str], others: Sequence[str]) -> bool:
-        return any(not self._apart.get(name, _NONE).isdisjoint(others) for name in some)
+        groups: dict[int, list[str]] = {}
+        for number, group in enumerate(_coloured(apart)):
+            groups.setdefault(group, []).extend(parts[number])
+        return sorted(map(sorted, groups.values()))
 
 
 _NONE: frozenset[str] = frozenset()
+
+
+def _coloured(apart: Sequence[set[int]]) -> list[int]:
+    """Return a colour for each node of a graph, given its neighbours: DSATUR. Those without any cost nothing."""
+    colours = [0] * len(apart)
+    barred: dict[int, set[int]] = {node: set() for node, others in enumerate(apart) if others}
+    left = {node: len(apart[node]) for node in barred}
+    while barred:
+        node = max(barred, key=lambda node: (len(barred[node]), left[node]))
+        colours[node] = next(colour for colour in count() if colour not in barred[node])
+        del barred[node]
+        for other in apart[node] & barred.keys():
+            barred[other].add(colours[node])
+            left[other] -= 1
+    return colours
 
 
 def _new_name(switch: str, known: Iterable[str]) -> str:
