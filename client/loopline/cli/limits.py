@@ -65,10 +65,7 @@ async def limit(
     if job is not None:
         if user is not None or per_user:
             raise usage("--job goes with neither --user nor --per-user")
-        async with common.client() as client:
-            changed = await client.limit_job(job, _read(values.units, what))
-        most = "any number" if changed.max_running is None else f"at most {changed.max_running}"
-        common.show(changed, lambda: Text(f"job {changed.id}: {most} of its tasks at a time"))
+        await _limit_job(job, what, common)
         return
     if user is not None and per_user:
         raise usage("give either --user or --per-user")
@@ -80,6 +77,13 @@ async def limit(
         else:
             view = await client.set_limit(name, units, user, per_user=per_user)
     common.show(view, lambda: _table(view))
+
+
+async def _limit_job(job: int, tasks: str, common: Common) -> None:
+    async with common.client() as client:
+        changed = await client.limit_job(job, _read(values.units, tasks))
+    most = "any number" if changed.max_running is None else f"at most {changed.max_running}"
+    common.show(changed, lambda: Text(f"job {changed.id}: {most} of its tasks at a time"))
 
 
 def _read(read: Callable[[str], Value], text: str) -> Value:
