@@ -13,8 +13,8 @@ from loopline_master.core.events import BATCH, Batch, WorkerDrained
 from loopline_master.core.kernel.entities import Job, Vote
 from loopline_master.core.wings.exemptions.exemption import Exemption
 from loopline_master.core.wings.shares.user import User
-from loopline_master.store import StoreBroken, rows, tables
-from loopline_master.store.database import open_database, parse_url
+from loopline_master.store import StoreBroken, open_store, postgres, rows, tables
+from loopline_master.store.database import _WritingConnection, is_sqlite, open_database, parse_url
 from loopline_master.store.migrate import prepare
 from loopline_master.store.store import Writer
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
@@ -56,6 +56,8 @@ MAPPERS = (rows.JOBS, rows.TASKS, rows.ATTEMPTS, rows.WORKERS)
 async def database(url):
     async with open_database(parse_url(url)) as database:
         await prepare(database, parse_url(url))
+        if not is_sqlite(parse_url(url)):
+            await database.write(database.epoch.begin)
         yield database
 
 
@@ -77,6 +79,28 @@ async def test_every_field_is_loaded_as_it_was_stored(database):
             assert await one(database, mapper) == entity
         assert await one(database, rows.GRID) == effects.grid
         assert await one(database, rows.EXEMPTIONS) == effects.told(Exemption)[0]
+
+
+async def test_rows_of_one_task_take_one_statement_on_postgresql(postgres_url):
+    url, asked = parse_url(postgres_url), list[str]()
+    async with postgres.connections(url, 1) as engine, postgres.connected(engine) as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        async with open_store(postgres_url) as store:
+            epoch = store._database.epoch
+        writing = _WritingConnection(connection, url, epoch)
+        driver.add_query_logger(lambda record: asked.append(record.query))
+        writer = Writer(writing.run)
+        await writer.commit(Batch(250.0), effects_of(*BARE))
+        assert len(asked) == 1
+        await writer.commit(Batch(251.0), effects_of(*FULL, completed=[1]))  # audited, which reads the rows
+        assert len(asked) == 1 + 4  # with BEGIN and COMMIT
+        await writer.commit(Batch(252.0), effects_of(a_task(1), a_task(2), new=False))  # several rows
+        assert not any(text.startswith("WITH") for text in asked[5:])
+        epoch.number -= 1  # another master has written since
+        with pytest.raises(StoreBroken, match="another master has taken over"):
+            await writer.commit(Batch(253.0), effects_of(a_job(2)))
+        log = (await connection.execute(select(tables.event_log.c.at))).scalars().all()
+    assert log == [250.0, 251.0, 252.0]
 
 
 async def test_rows_are_those_of_the_step_if_entities_change_during_the_commit(database):

@@ -52,6 +52,12 @@ SELECT system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8
 """
 """The second part is the number of its timeline: each promotion begins another one."""
 
+WITH_BEAT = """, beat AS (
+UPDATE mastership SET beat_at = extract(epoch FROM clock_timestamp()), commits = commits + 1
+WHERE epoch = {number} RETURNING commits
+) SELECT (SELECT commits FROM beat), 1 / (SELECT count(*) FROM beat)"""
+"""End of a statement that commits on its own: it divides by zero if another epoch has begun, and is undone."""
+
 log = logging.getLogger(__name__)
 _ADVISORY_KEY = int.from_bytes(b"loopline")
 
@@ -167,15 +173,20 @@ class Epoch:
         """True if no other epoch has begun. The commit says that this master is alive."""
         if self.number is None:
             return True
-        self._said_at = _clock()
+        self.say()
         mine = update(mastership).where(mastership.c.epoch == self.number)
         counted = mine.values(beat_at=_NOW, commits=mastership.c.commits + 1).returning(mastership.c.commits)
         found = connection.execute(counted).scalar()
         self._committing = found or 0
         return found is not None
 
-    def note_commit(self) -> None:
-        """Note that the database has confirmed the last heartbeat."""
+    def say(self) -> None:
+        """Note that a heartbeat is about to be sent."""
+        self._said_at = _clock()
+
+    def note_commit(self, commits: int | None = None) -> None:
+        """Note that the database has confirmed the last heartbeat, and the number of its commit."""
+        self._committing = self._committing if commits is None else commits
         self._heard_at = self._said_at
         self._kept = None if self.number is None else (self.number, self._committing)
 

@@ -5,11 +5,12 @@ The SQL for the rows of every task is made once, and values go to the driver dir
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import cache, cached_property
-from itertools import compress
+from functools import cache, cached_property, lru_cache
+from itertools import chain, compress
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -38,6 +39,8 @@ Entity = TypeVar("Entity")
 Values = dict[str, Any]
 """A row: its values by column."""
 _NOTHING: tuple[()] = ()
+_TEXTS = 256  # steps of one row each write few combinations of tables
+_PLACE = re.compile(r"\$(\d+)")
 
 
 class Statement:
@@ -77,6 +80,41 @@ def run(connection: Connection, writes: Iterable[Write]) -> None:
     else:
         for statement, rows in writes:
             connection.exec_driver_sql(statement.of(connection.dialect), [tuple(row) for row in rows])
+
+
+class Writes:
+    """Work that only writes rows (a Transact's ``work``), in groups: each sees the rows of those before it."""
+
+    def __init__(self, *groups: Sequence[Write]) -> None:
+        self._groups = [group for group in groups if group]
+
+    def __call__(self, connection: Connection) -> None:
+        for group in self._groups:
+            run(connection, group)
+
+    def joined(self, dialect: Dialect, end: str) -> list[tuple[str, list[Any]]]:
+        """Return each group as one statement of PostgreSQL, with its values; ``end`` is the end of the last one.
+
+        Return nothing if a statement has several rows.
+        """
+        if any(len(rows) != 1 for group in self._groups for _, rows in group):
+            return []
+        ends = [*[" SELECT 1"] * (len(self._groups) - 1), end]
+        return [
+            (_joined(tuple(one.of(dialect) for one, _ in group), end), [*chain(*chain(*(rows for _, rows in group)))])
+            for group, end in zip(self._groups, ends, strict=True)
+        ]
+
+
+@lru_cache(maxsize=_TEXTS)
+def _joined(texts: tuple[str, ...], end: str) -> str:
+    """Return statements as one: their values are counted from the first to the last."""
+    parts, before = list[str](), 0
+    for number, text in enumerate(texts):
+        places = max(map(int, _PLACE.findall(text)))
+        parts.append(f"w{number} AS ({_PLACE.sub(lambda place: f'${int(place[1]) + before}', text)})")  # noqa: B023
+        before += places
+    return f"WITH {', '.join(parts)}{end}"
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:

@@ -57,6 +57,7 @@ from loopline_master.store.rows import (
     Statement,
     Values,
     Write,
+    Writes,
     Written,
     changed,
     insert_into,
@@ -322,8 +323,9 @@ class Writer:
             for do in after:
                 do(connection)
 
+        has_only_rows = not (before or begun or after)
         count = sum(map(len, map(_rows_of, (*writes, *audited)))) + len(late) + len(sampled)
-        await self.write(work, is_short=count <= _SHORT_ROWS)
+        await self.write(Writes(writes, audited) if has_only_rows else work, is_short=count <= _SHORT_ROWS)
         self.log_bytes += len(text)
         return bool(ended)
 
