@@ -116,7 +116,13 @@ class Listener:
         protocol = self._app if is_encrypted or not encryption.is_on else self._refusal
         context = encryption.context if is_encrypted else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport, _ = await loop.connect_accepted_socket(protocol, connection, ssl=context)
+        owned = socket.socket(fileno=connection.detach())
+        try:
+            transport, _ = await loop.connect_accepted_socket(protocol, owned, ssl=context)
+        except BaseException:
+            with suppress(OSError):
+                owned.shutdown(socket.SHUT_RDWR)  # the loop closes it, which may still be reading
+            raise
         return transport
 
     def _is_proxy(self, address: str) -> bool:
