@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +19,7 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, Forecaster, Situation, moment_of
 from loopline_master.task_progress import TaskProgress
 from loopline_shared.model import Order
-from tests.scheduling.driver import Grid, result, spec
+from tests.scheduling.driver import Grid, facts, result, spec
 
 
 def run(grid: Grid, tasks: int, each_s: float = 10.0, worker: str = "a") -> None:
@@ -339,3 +341,21 @@ def test_progress_of_a_late_task_counts_more_than_others_durations() -> None:
     assert isinstance(found, Forecast)
     assert found.p50_s == pytest.approx(900.0, rel=0.1)
     assert not found.by_progress
+
+
+def test_forecast_does_not_depend_on_the_order_of_workers_and_attempts() -> None:
+    """A restart keeps them in another one."""
+    grid, names, chance = Grid(lease_s=1e9, max_replicas=1), "abcdefghijklmn", Random(1)
+    for name in names:
+        grid.join(name, replace(facts(), speed=chance.uniform(0.3, 3.0)))
+    job = grid.submit(100)
+    for name in names:
+        grid.now += chance.random()
+        grid.report(name)
+    grid.end(grid.running("c")[0], wall_s=3.3, cpu_s=3.3)
+    state, found = grid.scheduler.state, forecast(grid, job)
+    for known in (state.index.requirements.available, state.attempts):
+        backwards = [*known.items()][::-1]
+        known.clear()
+        known.update(backwards)  # type: ignore[arg-type]
+        assert forecast(grid, job) == found

@@ -224,11 +224,9 @@ class _Slots:
         return self.of(key, measure.share_wanted(job, self._state.programs))[1]
 
     def _counted(self, key: RequirementClass, wants: float) -> tuple[int, float]:
-        requirements, slots, work = self._state.index.requirements, 0, 0.0
-        for worker in requirements.available.values():
-            if meets(worker.facts, key):
-                slots += worker.offered
-                work += worker.offered * measure.speed_now(worker, wants)
+        suitable = [one for one in self._state.index.requirements.available.values() if meets(one.facts, key)]
+        slots = sum(worker.offered for worker in suitable)
+        work = math.fsum(worker.offered * measure.speed_now(worker, wants) for worker in suitable)
         return slots, work / slots if slots else 1.0
 
 
@@ -369,7 +367,7 @@ def _under_way(state: State, progress: Mapping[AttemptId, float]) -> dict[int, l
             at = progress.get(attempt.id, 0.0), age
             furthest[attempt.task_id] = max(at, furthest.get(attempt.task_id, at))
     found: dict[int, list[_UnderWay]] = defaultdict(list)
-    for (job, number), at in furthest.items():
+    for (job, number), at in sorted(furthest.items()):  # sums depend on it, and a restart must have the same
         found[job].append((*at, number))
     return found
 
