@@ -94,7 +94,7 @@ class Planning:
             book.begin(state.now)
             self._take_in(book, self._all_touched(book))
         self._waiting = self._gangs(book)
-        self._backlog_s = sum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
+        self._backlog_s = math.fsum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         self.is_left = book.revise(self._waiting)
         self._store(book)
 
