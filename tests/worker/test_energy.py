@@ -17,7 +17,7 @@ from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_worker.energy import energy_wing
 from loopline_worker.energy.energy_price import EnergyPrice
 from loopline_worker.energy.energy_wing import Energy, KeptIdlePower
-from loopline_worker.energy.power_sources import PackageCounters, WattsCommand
+from loopline_worker.energy.power_sources import DeclaredPower, PackageCounters, WattsCommand
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.supervisor.users import package_counters
 from tests.worker.bench import run_of, until
@@ -250,6 +250,7 @@ async def test_worker_measures_again_and_again(tmp_path: Path, monkeypatch: pyte
     two_packages(tmp_path / "powercap", 0, 0)
     price, used = EnergyPrice(), iter(range(1_000_000))
     wing, kept = Energy(PACKAGE, price), KeptIdlePower(tmp_path / "idle-power.json", PACKAGE)
+    wing.attach(SimpleNamespace(is_in_use=False))  # type: ignore[arg-type]
     part = wing.prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
     part.attach(attempt := an_attempt(0.0))  # type: ignore[arg-type]
     measuring = asyncio.create_task(wing.measure(counters(tmp_path / "powercap"), lambda: next(used), kept))
@@ -266,3 +267,40 @@ async def test_worker_measures_again_and_again(tmp_path: Path, monkeypatch: pyte
 
     await until(has_energy)
     measuring.cancel()
+
+
+def test_computer_that_the_grid_woke_is_charged_in_full() -> None:
+    price, is_woken = EnergyPrice(idle_w=20.0), True
+    wing, agent = Energy(PACKAGE, price, lambda: is_woken), SimpleNamespace(is_in_use=False)
+    wing.attach(agent)  # type: ignore[arg-type]
+    wing._charge_in_full(900.0)  # it starts up, and no task is there yet
+    parts = [wing.prepare(run_of("work", task=task), SimpleNamespace()) for task in (1, 2, 3)]  # type: ignore[arg-type]
+    for part, cpu_s in zip(parts, (4.0, 6.0, 0.0), strict=True):
+        part.attach(attempt := an_attempt(cpu_s))  # type: ignore[arg-type]
+        attempt.held = Held(AttemptId(1, 1, 1), wall_s=cpu_s, cpu_s=cpu_s)
+    price.add(600.0, 10.0, 20.0)
+    for part in parts:
+        part.charge()
+    wing._charge_in_full(600.0)
+    assert [part.joules for part in parts] == [80.0 + 650.0, 120.0 + 650.0, 0.0], "the third waits for its inputs"
+    assert sum(part.joules for part in parts) == 900.0 + 600.0
+    is_woken = False
+    wing._charge_in_full(600.0)
+    assert sum(part.joules for part in parts) == 1500.0, "it would be on anyway"
+
+
+def test_owner_who_comes_pays_for_the_rest() -> None:
+    agent = SimpleNamespace(is_in_use=False)
+    wing = Energy(PACKAGE, EnergyPrice(), lambda: True)
+    wing.attach(agent)  # type: ignore[arg-type]
+    wing._charge_in_full(300.0)
+    wing._charge_in_full(None)
+    assert wing._remainder.joules == 300.0, "a sleep changes nothing"
+    agent.is_in_use = True
+    wing._charge_in_full(None)
+    assert wing._remainder.joules == 0.0
+
+
+async def test_declared_power_is_idle_power_and_that_of_cpu_time() -> None:
+    used = iter((100.0, 106.0))
+    assert await DeclaredPower(30.0, 12.5, lambda: next(used)).joules(10.0) == 300.0 + 75.0

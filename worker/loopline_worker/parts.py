@@ -253,7 +253,10 @@ def _energy(
         return []
     from loopline_worker.energy.choice import open_energy  # for few workers
 
-    return open_energy(settings, computer, idle_power, task_group, lambda: sum(each.joules for each in gpus))
+    return open_energy(
+        settings, computer, idle_power, task_group,
+        gpus_j=lambda: sum(each.joules for each in gpus), is_woken=lambda: False,
+    )  # fmt: skip
 
 
 def _sources(energy: Sequence[Energy], gpus: Sequence[Gpus]) -> tuple[EnergySource, ...]:

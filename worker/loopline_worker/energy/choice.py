@@ -9,7 +9,7 @@ from pathlib import Path
 from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_worker.energy.energy_price import EnergyPrice
 from loopline_worker.energy.energy_wing import Energy, KeptIdlePower
-from loopline_worker.energy.power_sources import PowerSource, WattsCommand, packages
+from loopline_worker.energy.power_sources import DeclaredPower, PowerSource, WattsCommand, packages
 from loopline_worker.host.computer import Computer, is_contained
 from loopline_worker.launch.abilities import Ability
 from loopline_worker.settings import WorkerSettings
@@ -33,24 +33,30 @@ def open_energy(
     computer: Computer,
     idle_power: Path,
     task_group: TaskGroup,
+    *,
     gpus_j: Callable[[], float],
+    is_woken: Callable[[], bool],
 ) -> list[Energy]:
     """Return the wing for energy, which measures from now on, if energy is measured or declared here.
 
-    ``gpus_j``: joules that tasks are charged for their GPUs, which a meter at the socket shows as well.
+    ``gpus_j``: joules that tasks are charged for their GPUs, which a meter at the socket shows as well. ``is_woken``:
+    whether the computer is on because the grid woke it.
     """
     meter = meter_of(settings)
     if meter is not None:
         kept = KeptIdlePower(idle_power, meter.kind)
         declared = settings.watts_idle if meter.kind is EnergySource.SOCKET else None
-        wing = Energy(meter.kind, EnergyPrice(min((w for w in (kept.watts, declared) if w), default=None)))
+        price = EnergyPrice(min((watts for watts in (kept.watts, declared) if watts), default=None))
+        wing = Energy(meter.kind, price, is_woken)
         apart_j = gpus_j if meter.kind is EnergySource.SOCKET else lambda: 0.0
         task_group.start(wing.measure(meter, computer.busy_cpu_s, kept, apart_j))
         return [wing]
     if settings.watts_busy is not None and settings.watts_idle is not None:
-        price = EnergyPrice(settings.watts_idle)
-        price.joules_per_cpu_s = (settings.watts_busy - settings.watts_idle) / computer.cpus
-        return [Energy(EnergySource.DECLARED, price)]
+        joules = (settings.watts_busy - settings.watts_idle) / computer.cpus
+        wing = Energy(EnergySource.DECLARED, EnergyPrice(settings.watts_idle, joules), is_woken)
+        power = DeclaredPower(settings.watts_idle, joules, computer.busy_cpu_s)
+        task_group.start(wing.measure(power, computer.busy_cpu_s))
+        return [wing]
     return []
 
 

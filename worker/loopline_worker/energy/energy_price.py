@@ -3,6 +3,9 @@
 The owner's programs and tasks run at the same time, and no meter tells them apart. So the energy of an interval, less
 that of an idle computer, is shared in proportion to CPU time among all programs that ran in it. The tasks are charged
 their part; the rest is the owner's.
+
+While a computer is on only because the grid woke it, tasks are charged for all of its energy. The remainder is the
+part that CPU time does not account for.
 """
 
 from __future__ import annotations
@@ -14,10 +17,15 @@ _LEAST_BUSY = 0.1
 class EnergyPrice:
     """Follows measured intervals, one after another."""
 
-    def __init__(self, idle_w: float | None = None) -> None:
-        """``idle_w``: the least power seen before, in watts; None: none was measured yet."""
+    def __init__(self, idle_w: float | None = None, declared: float | None = None) -> None:
+        """``idle_w``: the least power seen before, in watts; None: none was measured yet.
+
+        ``declared``: a price in joules that stays; None: it is measured.
+        """
         self.idle_w = idle_w
-        self.joules_per_cpu_s: float | None = None
+        self._is_declared = declared is not None
+        self.charged_j = 0.0  # to all attempts
+        self.joules_per_cpu_s: float | None = declared
         """Of the latest interval that tells it; None: it is not known now."""
 
     def add(self, joules: float | None, elapsed_s: float, busy_cpu_s: float, apart_j: float = 0.0) -> None:
@@ -28,6 +36,8 @@ class EnergyPrice:
         The idle power is the lowest mean power of any interval. Until the computer has been idle once, it is too
         high, and prices are too low.
         """
+        if self._is_declared:
+            return
         if joules is None or elapsed_s <= 0:
             self.joules_per_cpu_s = None
             return
@@ -35,3 +45,38 @@ class EnergyPrice:
         self.idle_w = power_w if self.idle_w is None else min(self.idle_w, power_w)
         if busy_cpu_s >= _LEAST_BUSY * elapsed_s:
             self.joules_per_cpu_s = max(0.0, joules - self.idle_w * elapsed_s - apart_j) / busy_cpu_s
+
+    def charge(self, cpu_s: float) -> float:
+        """Return the joules that CPU time takes now; 0 while the price is not known."""
+        joules = (self.joules_per_cpu_s or 0.0) * cpu_s
+        self.charged_j += joules
+        return joules
+
+
+class Remainder:
+    """Energy of a computer that the grid woke, which no attempt was charged for yet."""
+
+    def __init__(self) -> None:
+        self.joules = 0.0
+        self._charged_j = 0.0
+
+    def add(self, joules: float | None, charged_j: float) -> None:
+        """Apply an interval. ``joules``: to be charged in full; None: the computer is on anyway, or asleep.
+
+        ``charged_j``: the charges by CPU time since the agent started. The remainder outlasts a sleep, and the next
+        attempt is charged for the time after the last one.
+        """
+        charged_j, self._charged_j = charged_j - self._charged_j, charged_j
+        if joules is not None:
+            self.joules += max(0.0, joules - charged_j)
+
+    def forget(self) -> None:
+        """Begin at 0 again: the owner has come."""
+        self.joules = 0.0
+
+    def share_out(self, shares: int) -> float:
+        """Return the part of each attempt, and begin at 0 again. Without attempts the remainder stays."""
+        if not shares:
+            return 0.0
+        joules, self.joules = self.joules / shares, 0.0
+        return joules

@@ -20,7 +20,7 @@ from loopline_shared.model import Result
 from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart, OngoingAttempt
-from loopline_worker.energy.energy_price import EnergyPrice
+from loopline_worker.energy.energy_price import EnergyPrice, Remainder
 from loopline_worker.energy.power_sources import PowerSource
 from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.launch.interface import Job
@@ -38,9 +38,10 @@ class Energy(AgentWing):
 
     concerns = ("attempt",)  # all
 
-    def __init__(self, kind: EnergySource, price: EnergyPrice) -> None:
-        """``price``: fixed, if the operator declared it; otherwise ``measure`` keeps it."""
-        self.kind, self._price = kind, price
+    def __init__(self, kind: EnergySource, price: EnergyPrice, is_woken: Callable[[], bool] = lambda: False) -> None:
+        """``is_woken``: whether the computer is on because the grid woke it."""
+        self.kind, self._price, self._is_woken = kind, price, is_woken
+        self._remainder = Remainder()
         self._parts = WeakSet[EnergyPart]()
         self._has_part = asyncio.Event()
 
@@ -55,7 +56,7 @@ class Energy(AgentWing):
         self,
         source: PowerSource,
         busy_cpu_s: Callable[[], float],
-        kept: KeptIdlePower,
+        kept: KeptIdlePower | None = None,
         apart_j: Callable[[], float] = lambda: 0.0,
     ) -> NoReturn:
         """Measure from now on. ``busy_cpu_s`` returns the CPU time of all programs since the boot.
@@ -73,9 +74,20 @@ class Energy(AgentWing):
             self._price.add(measured, elapsed_s, cpu_s, elsewhere_j)
             for part in self._parts:
                 part.charge()
-            if measured is not None:
+            self._charge_in_full(None if measured is None else measured - elsewhere_j)
+            if measured is not None and kept:
                 kept.keep(measured / elapsed_s)
             await self._pause()
+
+    def _charge_in_full(self, joules: float | None) -> None:
+        """Charge what is left of an interval to the running attempts, if the grid woke this computer."""
+        self._remainder.add(joules if self._is_woken() else None, self._price.charged_j)
+        if self.agent.is_in_use:
+            self._remainder.forget()
+        running = [part for part in self._parts if part.has_begun]
+        each_j = self._remainder.share_out(len(running))
+        for part in running:
+            part.joules += each_j
 
     async def _pause(self) -> None:
         """Wait until the next reading is due: without tasks, soon after the start of one."""
@@ -94,11 +106,16 @@ class EnergyPart(AttemptPart):
 
     def __init__(self, kind: EnergySource, price: EnergyPrice, on_end: Callable[[EnergyPart], None]) -> None:
         self._kind, self._price, self._on_end = kind, price, on_end
-        self._cpu_s = self._joules = 0.0
+        self._cpu_s = self.joules = 0.0
 
     def attach(self, attempt: OngoingAttempt) -> None:
         """Set the attempt."""
         self._attempt = attempt
+
+    @property
+    def has_begun(self) -> bool:
+        """True if its process has run."""
+        return self._attempt.held.wall_s > 0
 
     def charge(self) -> None:
         """Charge the CPU time since the last call at the present price."""
@@ -108,9 +125,9 @@ class EnergyPart(AttemptPart):
     def complete(self, result: Result) -> Result:
         """Add the attempt's energy to its result, unless there is none."""
         self._charge_until(result.cpu_s)
-        if self._joules <= 0:
+        if self.joules <= 0:
             return result
-        return replace(result, joules={**(result.joules or {}), self._kind: round(self._joules, 3)})
+        return replace(result, joules={**(result.joules or {}), self._kind: round(self.joules, 3)})
 
     def after_end(self) -> None:
         """Close the account."""
@@ -118,7 +135,7 @@ class EnergyPart(AttemptPart):
 
     def _charge_until(self, cpu_s: float) -> None:
         if cpu_s > self._cpu_s:
-            self._joules += (self._price.joules_per_cpu_s or 0.0) * (cpu_s - self._cpu_s)
+            self.joules += self._price.charge(cpu_s - self._cpu_s)
             self._cpu_s = cpu_s
 
 

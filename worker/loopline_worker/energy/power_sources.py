@@ -107,6 +107,21 @@ class WattsCommand:
                     os.killpg(process.pid, signal.SIGKILL)
 
 
+class DeclaredPower:
+    """Watts that the operator declared: between idle and busy by the use of all processors."""
+
+    kind = EnergySource.DECLARED
+
+    def __init__(self, idle_w: float, joules_per_cpu_s: float, busy_cpu_s: Callable[[], float]) -> None:
+        self._idle_w, self._joules_per_cpu_s, self._busy_cpu_s = idle_w, joules_per_cpu_s, busy_cpu_s
+        self._used_s = busy_cpu_s()
+
+    async def joules(self, elapsed_s: float) -> float:
+        """Return what the computer used since the last call."""
+        before, self._used_s = self._used_s, self._busy_cpu_s()
+        return self._idle_w * elapsed_s + self._joules_per_cpu_s * (self._used_s - before)
+
+
 def packages() -> PackageCounters | None:
     """Return the counters of this computer's packages; None unless this worker can read them."""
     if sys.platform != "linux":
