@@ -12,6 +12,7 @@ from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.fencing.fencing_wing import Fencing
 from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.lease_wing import Leases
+from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.reservations.reservation_wing import Reservations
 from loopline_master.core.wings.resources.resources_wing import Resources
 from loopline_master.core.wings.shares.shares_wing import Shares
@@ -28,6 +29,7 @@ WINGS: tuple[type[Wing], ...] = (
     Resources,
     Reservations,
     Checkpoints,
+    Power,
     StallExemptions,
     OverdrawnExemptions,
     Proofs,

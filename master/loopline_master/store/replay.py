@@ -49,6 +49,7 @@ from loopline_master.store.tables import (
     programs,
     removals,
     resumptions,
+    sleepers,
     specs,
     tasks,
     users,
@@ -73,6 +74,7 @@ _COMPARED = (
     checkpoints,
     resumptions,
     checkpoint_accounts,
+    sleepers,
     exemptions,
     evidence,
 )
@@ -177,6 +179,7 @@ class _Memory:
         for name in effects.gone:
             self._rows[workers].pop((name,), None)
             self._rows[carriers].pop((name,), None)
+            self._rows[sleepers].pop((name,), None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

@@ -26,6 +26,7 @@ from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount,
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
@@ -306,6 +307,7 @@ LIMITS = Mapper(Limit, tables.limits)
 CHECKPOINTS = Mapper(SavedCheckpoint, tables.checkpoints)
 RESUMPTIONS = Mapper(ResumedAttempt, tables.resumptions)
 CHECKPOINT_ACCOUNTS = Mapper(CheckpointAccount, tables.checkpoint_accounts)
+SLEEPERS = Mapper(Sleeper, tables.sleepers)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 EVIDENCE = Mapper(Evidence, tables.evidence)
 _RECORDED = (
@@ -335,6 +337,7 @@ _KINDS: dict[str, Mapper[Any]] = {
 _OF_WINGS: dict[type, Mapper[Any]] = {
     Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS, Limit: LIMITS,
     SavedCheckpoint: CHECKPOINTS, ResumedAttempt: RESUMPTIONS, CheckpointAccount: CHECKPOINT_ACCOUNTS,
+    Sleeper: SLEEPERS,
 }  # fmt: skip
 """The same, of wings: after those of the kernel."""
 _of_kinds = attrgetter(*_KINDS)

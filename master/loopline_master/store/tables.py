@@ -42,6 +42,7 @@ from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount,
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
@@ -226,6 +227,8 @@ checkpoint_accounts = Table(  # of attempts that took checkpoints
     *_columns(CheckpointAccount, key=["job", "task", "number"]),
     ForeignKeyConstraint(["job"], ["jobs.id"]),
 )
+
+sleepers = Table("sleepers", metadata, *_columns(Sleeper, key=["worker"]))  # workers that have said good-bye
 
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 

@@ -14,7 +14,7 @@ output_flood_bytes output_limit_bytes outputs_limit_bytes overdrawn_after owner_
 pause_while_running peer_bytes_s peer_file_bytes peer_files peer_port peers plan_times policy port prefetch_s proxy
 python quarantine_s report_every_s reserve_cores reserve_memory_bytes resources retention_days retry_max_s
 retry_min_s sandbox sandbox_network sandbox_opens sandbox_shows scratch_limit_bytes share_half_life_s shared_folders
-shares single_task_order slots stall_after_s standby task_memory_bytes tls tls_cert tls_key tls_names token
-token_file tokens transient until webhook_hosts worker_token_file yield_to_load
+shares single_task_order sleep_after_s sleep_keep_s slots stall_after_s standby task_memory_bytes tls tls_cert
+tls_key tls_names token token_file tokens transient until webhook_hosts worker_token_file yield_to_load
 """
 SETTING_NAMES = frozenset(_NAMES.split())

@@ -1,0 +1,190 @@
+"""Workers whose computers sleep, and their attempts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopline_master.core.events import MasterStoodStill, WorkerForgotten
+from loopline_master.core.wings.power.power_wing import Power
+from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
+from loopline_shared.model import AttemptId, AttemptState, TaskState
+from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind, WakeFacts
+from tests.scheduling.driver import Grid, facts
+from tests.scheduling.units import limit, running, submit
+
+WAKE = WakeFacts("enp3s0", "52:54:00:12:34:56", "10.1.2.0/24")
+SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.IDLE, WAKE)
+KEEP_S = 600.0
+
+
+def sleepers(grid: Grid) -> Sleepers:
+    return grid.scheduler.state.own(Sleepers)
+
+
+def sleeper(grid: Grid, name: str = "ant") -> Sleeper:
+    """Return the row of a sleeper, as stored."""
+    return grid.store.sleepers[name]
+
+
+def state(grid: Grid, attempt: AttemptId) -> AttemptState:
+    return grid.store.attempts[attempt].state
+
+
+def busy_grid(count: int = 1, **chosen: object) -> tuple[Grid, int]:
+    """Return a grid whose worker ``ant`` runs the first task of a job."""
+    grid = Grid(policy="first-come", **chosen)
+    grid.join("ant", facts(1))
+    job = grid.submit(count)
+    return grid, job
+
+
+def test_good_bye_ends_the_session_and_is_remembered() -> None:
+    grid, _ = busy_grid()
+    effects = grid.report("ant", good_bye=SUSPENDED)
+    assert effects.closes == [("ant", grid.agents["ant"].session)]
+    assert sleeper(grid) == Sleeper("ant", grid.now, SleepKind.SUSPEND, SleepCause.IDLE, WAKE)
+    grid.restart()
+    assert sleepers(grid).asleep("ant") == sleeper(grid)
+
+
+def test_return_ends_the_sleep_without_claiming_a_wake() -> None:
+    grid, _ = busy_grid()
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.now += 50.0
+    grid.join("ant")
+    assert sleepers(grid).asleep("ant") is None
+    assert (sleeper(grid).woken_from, sleeper(grid).woken_at) == ((), None), "it came by itself"
+
+
+def test_return_after_a_wake_proves_that_it_can_be_woken() -> None:
+    grid, _ = busy_grid()
+    grid.report("ant", good_bye=SUSPENDED)
+    asleep = sleepers(grid).of["ant"]
+    asleep.waking_since, asleep.failed_wakes = grid.now, 2
+    grid.now += 40.0
+    grid.join("ant")
+    found = sleeper(grid)
+    assert (found.woken_from, found.failed_wakes, found.woken_at) == ((SleepKind.SUSPEND,), 0, grid.now)
+    grid.report("ant", good_bye=replace(SUSPENDED, kind=SleepKind.OFF))
+    assert not sleeper(grid).is_proven, "it was woken from suspend only"
+    assert sleeper(grid).woken_at is None
+
+
+def test_attempt_sleeps_with_its_worker_and_continues_there() -> None:
+    grid, job = busy_grid()
+    (attempt,) = running(grid, job)
+    grid.report("ant", good_bye=SUSPENDED)
+    assert state(grid, attempt) is AttemptState.FROZEN
+    grid.wait(KEEP_S - 1)
+    grid.join("ant")
+    assert state(grid, attempt) is AttemptState.RUNNING
+    grid.end(attempt)
+    assert grid.task(job, 1).state is TaskState.SUCCEEDED
+
+
+def test_attempt_is_given_up_when_its_worker_sleeps_for_long() -> None:
+    grid, job = busy_grid(max_replicas=1)
+    (attempt,) = running(grid, job)
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.join("bee", facts(1))
+    assert not grid.agents["bee"].running
+    grid.now += KEEP_S
+    grid.report("bee")
+    assert state(grid, attempt) is AttemptState.LOST
+    assert [one.job for one in grid.agents["bee"].running] == [job]
+
+
+def test_replica_starts_at_once_beside_a_sleeping_attempt() -> None:
+    grid, job = busy_grid()
+    (attempt,) = running(grid, job)
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.join("bee", facts(1))
+    (replica,) = grid.agents["bee"].running
+    assert (replica.task_id, state(grid, attempt)) == (attempt.task_id, AttemptState.FROZEN)
+    grid.end(replica)
+    grid.join("ant")
+    assert not grid.agents["ant"].running, "the loser ends when its computer wakes"
+
+
+def test_waiting_attempts_leave_a_sleeper() -> None:
+    grid = Grid(policy="first-come", prefetch_s=10.0)
+    grid.join("ant", facts(1))
+    job = grid.submit(3, size=3.0)
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.join("bee", facts(1))
+    assert {one.task for one in running(grid, job) if one in grid.agents["bee"].running} >= {2, 3}
+
+
+def test_holder_of_a_limit_leaves_a_sleeper() -> None:
+    grid = Grid(policy="first-come")
+    limit(grid, "lic", 1)
+    grid.join("ant", replace(facts(1), fences=True))
+    job = submit(grid, 1, needs={"lic": 1})
+    (attempt,) = running(grid, job)
+    grid.report("ant", good_bye=SUSPENDED)
+    assert state(grid, attempt) is AttemptState.LOST
+    assert grid.task(job, 1).state is TaskState.QUEUED
+
+
+def test_task_of_a_job_that_holds_others_leaves_a_sleeper() -> None:
+    grid = Grid(policy="first-come", max_replicas=1)
+    grid.join("ant", facts(1))
+    first = grid.submit(1, size=10.0)
+    grid.submit(1, size=20.0)
+    (attempt,) = running(grid, first)
+    grid.report("ant", good_bye=SUSPENDED)
+    assert state(grid, attempt) is AttemptState.LOST
+    grid.join("bee", facts(1))
+    assert [one.job for one in grid.agents["bee"].running] == [first]
+
+
+def test_members_of_a_gang_leave_a_sleeper() -> None:
+    grid = Grid(policy="first-come", gang_grace_s=0.0)
+    grid.workers("ant", "bee", gangs=True)
+    job = grid.submit(1, nodes=2)
+    grid.report("ant")
+    grid.report("bee")
+    grid.report("ant")
+    members = running(grid, job)
+    assert len(members) == 2
+    grid.report("ant", good_bye=SUSPENDED)
+    assert grid.store.attempts[next(one for one in members if grid.store.attempts[one].worker == "ant")].is_over
+
+
+def test_start_of_the_master_keeps_the_leases_of_sleepers() -> None:
+    grid, job = busy_grid(max_replicas=1)
+    (attempt,) = running(grid, job)
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.restart()
+    grid.step(MasterStoodStill())
+    grid.wait(KEEP_S - 1)
+    assert state(grid, attempt) is AttemptState.FROZEN
+    grid.wait(1.0)
+    assert state(grid, attempt) is AttemptState.LOST
+
+
+def test_owner_of_a_woken_computer_takes_it_over() -> None:
+    grid, _ = busy_grid()
+    grid.report("ant", good_bye=SUSPENDED)
+    sleepers(grid).of["ant"].waking_since = grid.now
+    grid.join("ant")
+    grid.report("ant", in_use=True)
+    assert sleeper(grid).woken_at is None
+
+
+def test_forgotten_worker_is_no_sleeper() -> None:
+    grid = Grid()
+    grid.join("ant", facts(1))
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.step(WorkerForgotten("ant"))
+    assert not sleepers(grid).of
+    assert not grid.store.sleepers
+
+
+def test_wing_is_asleep_until_a_worker_says_good_bye() -> None:
+    grid, _ = busy_grid()
+    wing = grid.scheduler.state.wings[Power]
+    assert wing not in grid.scheduler.state.wings.awake
+    grid.report("ant", good_bye=SUSPENDED)
+    assert wing in grid.scheduler.state.wings.awake
+    assert grid.store.replayed().sleepers == grid.store.sleepers
