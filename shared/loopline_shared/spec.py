@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 from loopline_shared.job.checkpoint_spec import CheckpointSpec, check_checkpoint
 from loopline_shared.job.parameters import MAX_TASKS, Parameters, Row, RowFile, Table, longest_values, parameter_count
 from loopline_shared.job.requirements import Requirements
-from loopline_shared.job.templates import unknown_name
 from loopline_shared.job_files import Inputs, Outputs, all_outputs, input_files
 from loopline_shared.manifest import MAX_FILES
 from loopline_shared.model import (
@@ -29,6 +28,7 @@ from loopline_shared.model import (
 from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import PathTree, stays_within, tree_of
 from loopline_shared.protocol.software import check_software
+from loopline_shared.protocol.templates import unknown_name
 from loopline_shared.scalar import JobSize, Size, Spec, fresh
 
 MAX_AFTER = 1000

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopline_shared.job.parameters import Range, RowFile, Table
-from loopline_shared.job.templates import Template, meant, names_in, unknown_name
 from loopline_shared.job_files import all_outputs, input_files
+from loopline_shared.protocol.templates import Template, meant, names_in, unknown_name
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from loopline_shared.job.parameters import Range, Table
-from loopline_shared.job.templates import fill_text, number_of
+from loopline_shared.protocol.templates import fill_text, number_of
 from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_shared.sweep import Sweep, size_at, task_at
 from tests.campaign import PATIENT, tried

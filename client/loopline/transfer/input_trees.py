@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from loopline.transfer.excluded import Exclusions
 from loopline.transfer.files import LocalFile
 from loopline_shared.errors import LooplineError
-from loopline_shared.job.templates import fill_text
 from loopline_shared.paths import RelativePath, stays_within
+from loopline_shared.protocol.templates import fill_text
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import MAX_INPUTS
 

@@ -14,8 +14,8 @@ from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.store.queries.task_queries import SweepTasks
 from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.job.parameters import RowFile
-from loopline_shared.job.templates import number_of
 from loopline_shared.model import TaskState
+from loopline_shared.protocol.templates import number_of
 from loopline_shared.scalar import Scalar
 from loopline_shared.sweep import Sweep
 

@@ -20,8 +20,8 @@ from typing import IO
 from loopline_master.files.blobs import Blobs
 from loopline_shared.errors import LooplineError
 from loopline_shared.job.parameters import RowFile
-from loopline_shared.job.templates import names_in
 from loopline_shared.job_files import all_outputs
+from loopline_shared.protocol.templates import names_in
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row
 from loopline_shared.scalar import Scalar

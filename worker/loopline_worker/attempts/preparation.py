@@ -165,7 +165,7 @@ def _filled(run: Run) -> dict[str, str]:
     """Return the variables of the job with the task's parameters in them; secrets stay as they are."""
     if not any("{" in value for value in run.environment.values()):
         return run.environment
-    from loopline_shared.job.templates import fill_text  # which few jobs need
+    from loopline_shared.protocol.templates import fill_text  # which few jobs need
 
     secret = run.environment.get(NAMES_OF_SECRETS, "").split(",")
     return {
@@ -176,7 +176,7 @@ def _filled(run: Run) -> dict[str, str]:
 def _as_json(parameters: Mapping[str, str | bool | int | float]) -> str:
     """Return the parameters as JSON; a text that is a number becomes one."""
     if any(isinstance(value, str) for value in parameters.values()):
-        from loopline_shared.job.templates import number_of
+        from loopline_shared.protocol.templates import number_of
 
         return json.dumps({name: number_of(value) for name, value in parameters.items()})
     return json.dumps(parameters)

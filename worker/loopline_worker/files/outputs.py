@@ -22,9 +22,9 @@ from typing import IO
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from loopline_shared.job.templates import Value, fill_text
 from loopline_shared.model import MAX_OUTPUT_FILES, MAX_OUTPUT_NAMES, InputFile, OutputFile
 from loopline_shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePath, alternatives, is_wild
+from loopline_shared.protocol.templates import Value, fill_text
 from loopline_worker.files import confined_paths
 from loopline_worker.files.output_patterns import FilePattern, PatternMatcher
 

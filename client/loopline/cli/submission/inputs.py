@@ -22,8 +22,8 @@ from loopline.transfer import files, input_trees
 from loopline.transfer.excluded import Exclusions, read_patterns
 from loopline.transfer.files import LocalFile
 from loopline_shared.job.parameters import RowFile
-from loopline_shared.job.templates import names_in, unknown_name
 from loopline_shared.model import MAX_OWN_INPUTS
+from loopline_shared.protocol.templates import names_in, unknown_name
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec

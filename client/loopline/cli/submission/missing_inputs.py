@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.cli.common import answers_yes, is_interactive
-from loopline_shared.job.templates import Template, names_in
 from loopline_shared.job_files import all_outputs
+from loopline_shared.protocol.templates import Template, names_in
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 
