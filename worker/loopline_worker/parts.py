@@ -61,8 +61,10 @@ from loopline_worker.state.result_delivery import ResultDelivery
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
+    from loopline_shared.protocol.power import WakeFacts
     from loopline_worker.checkpoints.tools import CheckpointTools
     from loopline_worker.launch.sandbox import Sandbox
+    from loopline_worker.power.sleep_wing import SleepWing
 
 log = logging.getLogger(__name__)
 
@@ -131,8 +133,8 @@ def assemble(
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
     checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
-    fence = Fence(lambda: link_quality.answered_at)
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints)
+    fence, sleep = Fence(lambda: link_quality.answered_at), _sleep(settings, own, task_group)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints, *sleep)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
@@ -172,6 +174,22 @@ def _checkpoints(
         )  # fmt: skip
 
     return Checkpoints(store, make_tools)
+
+
+def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup) -> list[SleepWing]:
+    """Return the wing for the computer's sleep, where the system announces it."""
+    if sys.platform != "linux":
+        return []
+    from loopline_worker.power import wake_facts
+    from loopline_worker.power.sleep_wing import SleepWing
+
+    def read() -> WakeFacts | None:
+        subnet = own.link.subnet if own.link else ""
+        return wake_facts.read(wake_facts.card_of(own.address), subnet, is_allowed=settings.allow_wake)
+
+    wing = SleepWing(task_group, read)
+    task_group.start(wing.watch())
+    return [wing]
 
 
 def _departure(settings: WorkerSettings) -> Departure:

@@ -32,6 +32,14 @@ class AgentView(Protocol):
         """True if the owner uses the computer or presence is unknown."""
 
     @property
+    def is_linked(self) -> bool:
+        """True while the link to the master is open."""
+
+    @property
+    def is_ending(self) -> bool:
+        """True while processes of ended attempts are left, or their results are not in the journal."""
+
+    @property
     def is_stopping(self) -> bool:
         """True once the agent ends: there is time to write to the disk, but not to send files."""
 
@@ -44,6 +52,12 @@ class AgentView(Protocol):
 
     def speak(self) -> None:
         """Send a Report soon."""
+
+    def pause_link(self) -> None:
+        """Do not connect again before ``resume_link``. An open link stays open until the master closes it."""
+
+    def resume_link(self) -> None:
+        """Connect again at once."""
 
     def log_start(self, run: Run) -> None:
         """Log that an attempt of a wing has started."""

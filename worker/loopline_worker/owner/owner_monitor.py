@@ -118,11 +118,6 @@ class OwnerMonitor:
 
             task_group.start(run(metered.watch(self._learn_metered)))
 
-    def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
-        """Call ``on_wake`` after each suspend of the computer."""
-        if self._idle_detector:
-            self._idle_detector.tell_of_waking(on_wake)
-
     def use_reports(self, reports: SessionReports) -> None:
         """Use the readings of this computer's session reporters."""
         if self._idle_detector:

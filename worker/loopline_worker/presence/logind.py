@@ -38,7 +38,6 @@ class Logind(BusProbe):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_wake: Callable[[], None] = lambda: None  # called after each suspend of the computer
         self.reports: SessionReports | None = None  # of those sessions whose reporters speak to this worker
         self.people: frozenset[int] = frozenset()  # users who have a session that can get input
         self._uid = os.getuid()
@@ -53,7 +52,6 @@ class Logind(BusProbe):
 
         def told(signal: str, body: tuple[Any, ...]) -> None:
             if signal == "PrepareForSleep" and body == (False,):
-                self.on_wake()
                 on_input()
 
         yield from bus.subscribe(f"sender='{_SERVICE}'", told)
