@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from loopline_master.core.events import MasterStoodStill, WorkerForgotten
+from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_shared.model import AttemptId, AttemptState, TaskState
-from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.power import Armed, GoodBye, SleepCause, SleepKind, WakeFacts
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.units import limit, running, submit
 
@@ -188,3 +192,44 @@ def test_wing_is_asleep_until_a_worker_says_good_bye() -> None:
     grid.report("ant", good_bye=SUSPENDED)
     assert wing in grid.scheduler.state.wings.awake
     assert grid.store.replayed().sleepers == grid.store.sleepers
+
+
+def test_explanations_tell_sleep_from_absence() -> None:
+    grid, job = busy_grid()
+    (attempt,) = running(grid, job)
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.now += 540.0
+    grid.step()
+    found = explain_worker(grid.scheduler, "ant")
+    assert found
+    assert (found.state, found.reasons[0].code) == ("asleep", "asleep")
+    assert "asleep for 9 min, suspended because nobody used it" in found.sentence
+    assert "has not been woken from suspend yet" in found.sentence
+    task = explain_task(grid.scheduler, attempt.task_id)
+    assert task
+    assert task.sentence == "running on ant (frozen: its computer is asleep)"
+
+
+def test_job_that_only_a_sleeper_could_run_names_it() -> None:
+    grid = Grid()
+    grid.join("ant", facts(1))
+    grid.report("ant", good_bye=SUSPENDED)
+    found = explain_job(grid.scheduler, grid.submit(1))
+    assert found
+    assert "1 of 1 known worker could (asleep: ant)" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("wake", "words"),
+    [
+        (None, "no network card"),
+        (replace(WAKE, is_allowed=False), "does not allow"),
+        (replace(WAKE, obstacle="its lid is closed"), "cannot be woken: its lid is closed"),
+        (replace(WAKE, from_suspend=Armed.NO), "not armed"),
+        (WAKE, "has not been woken from suspend yet"),
+    ],
+)
+def test_sleeper_names_its_obstacle(wake: WakeFacts | None, words: str) -> None:
+    known = Sleeper("ant", 0.0, SleepKind.SUSPEND, SleepCause.IDLE, wake)
+    assert words in known.obstacle
+    assert replace(known, wake=WAKE, woken_from=(SleepKind.SUSPEND,)).obstacle == ""

@@ -71,7 +71,15 @@ from loopline_shared.rest.bodies.tasks import (
     TaskView,
     VoteView,
 )
-from loopline_shared.rest.bodies.workers import GpuUse, LastHour, ProgramView, QuarantineView, RunView, WorkerView
+from loopline_shared.rest.bodies.workers import (
+    GpuUse,
+    LastHour,
+    ProgramView,
+    QuarantineView,
+    RunView,
+    SleepView,
+    WorkerView,
+)
 
 __all__ = [
     "AttemptView",
@@ -138,6 +146,7 @@ __all__ = [
     "ShareRequest",
     "SharesView",
     "Sizes",
+    "SleepView",
     "Spread",
     "StepTimes",
     "Submission",

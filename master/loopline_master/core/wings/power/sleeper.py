@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopline_shared.protocol.power import SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.power import Armed, SleepCause, SleepKind, WakeFacts
+
+_STATES = {SleepKind.SUSPEND: "suspend", SleepKind.OFF: "power-off"}
 
 
 @dataclass(slots=True)
@@ -29,6 +31,19 @@ class Sleeper:
     def is_proven(self) -> bool:
         """True if it has been woken from its present state before."""
         return self.kind in self.woken_from
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why it cannot be woken, or why that is not known; empty if it can be woken."""
+        if self.wake is None:
+            return "it has no network card that could wake it"
+        if not self.wake.is_allowed:
+            return "its owner does not allow the grid to wake it"
+        if self.wake.obstacle:
+            return f"it cannot be woken: {self.wake.obstacle}"
+        if self.wake.armed(self.kind) is Armed.NO:
+            return "its network card is not armed for Wake-on-LAN"
+        return "" if self.is_proven else f"it has not been woken from {_STATES[self.kind]} yet, so this may not work"
 
 
 class Sleepers:
