@@ -12,11 +12,11 @@ from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_shared.model import AttemptId, AttemptState, TaskState
-from loopline_shared.protocol.power import Armed, GoodBye, SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.power import Armed, GoodBye, PowerOrders, SleepCause, SleepKind, WakeFacts
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.units import limit, running, submit
 
-WAKE = WakeFacts("enp3s0", "52:54:00:12:34:56", "10.1.2.0/24")
+WAKE = WakeFacts("enp3s0", "52:54:00:12:34:56", "10.1.2.0/24", can_suspend=True)
 SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.IDLE, WAKE)
 KEEP_S = 600.0
 
@@ -167,13 +167,15 @@ def test_start_of_the_master_keeps_the_leases_of_sleepers() -> None:
     assert state(grid, attempt) is AttemptState.LOST
 
 
-def test_owner_of_a_woken_computer_takes_it_over() -> None:
+def test_woken_computer_is_suspended_after_its_work_unless_its_owner_comes() -> None:
     grid, _ = busy_grid()
     grid.report("ant", good_bye=SUSPENDED)
     sleepers(grid).of["ant"].waking_since = grid.now
-    grid.join("ant")
-    grid.report("ant", in_use=True)
+    effects = grid.join("ant")
+    assert effects.assigns["ant"].power == PowerOrders(sleep_after_s=300.0)
+    effects = grid.report("ant", in_use=True)
     assert sleeper(grid).woken_at is None
+    assert effects.assigns["ant"].power is None
 
 
 def test_forgotten_worker_is_no_sleeper() -> None:
@@ -226,6 +228,7 @@ def test_job_that_only_a_sleeper_could_run_names_it() -> None:
         (replace(WAKE, is_allowed=False), "does not allow"),
         (replace(WAKE, obstacle="its lid is closed"), "cannot be woken: its lid is closed"),
         (replace(WAKE, from_suspend=Armed.NO), "not armed"),
+        (replace(WAKE, can_suspend=False), "not permitted to suspend it"),
         (WAKE, "has not been woken from suspend yet"),
     ],
 )

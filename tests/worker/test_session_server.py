@@ -42,6 +42,7 @@ class Worker:
     pauses: list[float] = field(default_factory=list)
     nudges: int = 0
     watches: bool = True
+    keeps_awake: bool = False
 
     asks: int = 0
 

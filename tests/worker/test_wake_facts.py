@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def read(tree: Path, card: str = "enp3s0") -> WakeFacts | None:
-    return wake_facts.read(card, "10.1.2.0/24", is_allowed=True, sys=tree, lid=tree / "lid")
+    return wake_facts.read(card, "10.1.2.0/24", is_allowed=True, can_suspend=False, sys=tree, lid=tree / "lid")
 
 
 def test_wired_card_is_read(tree: Path) -> None:

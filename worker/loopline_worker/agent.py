@@ -245,6 +245,16 @@ class Agent:
         return self.parts.machine.is_in_use
 
     @property
+    def keeps_awake(self) -> bool:
+        """True if tasks need the computer awake: one runs, and the owner is away."""
+        return self.parts.monitor.keeps_awake
+
+    @property
+    def is_at_greeter(self) -> bool:
+        """True if a login screen is shown."""
+        return self.parts.monitor.is_at_greeter
+
+    @property
     def is_linked(self) -> bool:
         """True while the link to the master is open."""
         return self._link.is_open
@@ -399,6 +409,8 @@ class Agent:
         parts = self.parts
         self._sample()
         parts.monitor.sample()
+        for wing in parts.wings:
+            wing.on_sample()
         short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
         if short_of_bytes > 0:
             left_bytes = short_of_bytes - parts.cache.size_bytes

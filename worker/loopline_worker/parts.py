@@ -183,9 +183,10 @@ def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup) -> list[
     from loopline_worker.power import wake_facts
     from loopline_worker.power.sleep_wing import SleepWing
 
-    def read() -> WakeFacts | None:
+    def read(can_suspend: bool) -> WakeFacts | None:
         subnet = own.link.subnet if own.link else ""
-        return wake_facts.read(wake_facts.card_of(own.address), subnet, is_allowed=settings.allow_wake)
+        card, is_allowed = wake_facts.card_of(own.address), settings.allow_wake
+        return wake_facts.read(card, subnet, is_allowed=is_allowed, can_suspend=can_suspend)
 
     wing = SleepWing(task_group, read)
     task_group.start(wing.watch())

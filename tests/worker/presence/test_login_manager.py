@@ -86,6 +86,5 @@ async def test_lock_is_not_inherited_by_tasks_and_is_gone_when_closed(monkeypatc
 
 async def test_suspend_is_left_to_logind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with mock_logind(monkeypatch) as logind:
-        assert await run(login_manager.can_suspend())
         await run(login_manager.suspend())
         assert len(await logind.does("GetMethodCalls", "s", "Suspend")) == 1

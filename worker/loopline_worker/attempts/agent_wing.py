@@ -32,6 +32,14 @@ class AgentView(Protocol):
         """True if the owner uses the computer or presence is unknown."""
 
     @property
+    def keeps_awake(self) -> bool:
+        """True if tasks need the computer awake: one runs, and the owner is away."""
+
+    @property
+    def is_at_greeter(self) -> bool:
+        """True if a login screen is shown."""
+
+    @property
     def is_linked(self) -> bool:
         """True while the link to the master is open."""
 
@@ -129,8 +137,8 @@ class AttemptPart:
 class AgentWing:
     """Optional feature of the agent. Every hook does nothing by default.
 
-    A wing is asleep until its first use. Then only ``attach``, ``connected``, ``prepare``, ``obey``, ``make_room``,
-    ``notice`` and ``close`` are called, so that an ordinary task enters none of its files.
+    A wing is asleep until its first use. Then only ``attach``, ``connected``, ``prepare``, ``obey``, ``on_sample``,
+    ``make_room``, ``notice`` and ``close`` are called, so that an ordinary task enters none of its files.
     """
 
     machine_wing: type[MachineWing] | None = None
@@ -156,6 +164,9 @@ class AgentWing:
 
     def obey(self, instruction: WingInstruction) -> None:
         """Carry out an instruction of ``machine_wing``; others are for other wings."""
+
+    def on_sample(self) -> None:
+        """Called every few seconds, when the computer has been sampled, also while the wing is asleep."""
 
     def assign(self, assign: Assign) -> None:
         """Apply the wing's part of an Assign."""

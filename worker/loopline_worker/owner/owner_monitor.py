@@ -77,6 +77,7 @@ class OwnerMonitor:
         self._battery = Battery()
         blockers = () if settings.dedicated else settings.pause_while_running
         self._programs = BlockingPrograms(blockers) if blockers else None
+        self._may_keep_awake = settings.keep_awake
         self._heeds_hours = not settings.dedicated
         self._off_file = settings.off_file
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
@@ -126,6 +127,16 @@ class OwnerMonitor:
     def knows(self, uid: int) -> bool:
         """True if this user is logged in at this computer."""
         return self._idle_detector is not None and self._idle_detector.knows(uid)
+
+    @property
+    def is_at_greeter(self) -> bool:
+        """True if a login screen is shown."""
+        return self._idle_detector is not None and self._idle_detector.is_at_greeter
+
+    @property
+    def keeps_awake(self) -> bool:
+        """True if tasks need the computer awake: one runs, and the owner is away."""
+        return self._may_keep_awake and self.watches and not self.is_in_use
 
     @property
     def watches(self) -> bool:

@@ -101,7 +101,7 @@ class SessionServer:
             case "report":
                 if self._reports.note(connection, uid, SessionReport.from_json(request)):
                     self._monitor.nudge()
-                return {"watch": self._monitor.watches}
+                return {"watch": self._monitor.watches, "keep_awake": self._monitor.keeps_awake}
             case "pause":
                 self._controls.pause(end_of(str(request.get("for")), time.time()))
                 log.info("user %d, who is logged in here, paused this worker: %.50s", uid, request.get("for"))

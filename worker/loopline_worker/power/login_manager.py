@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from loopline_shared.protocol.power import SleepKind
 from loopline_worker.presence.bus import Bus
+from loopline_worker.presence.logind import OURS
 from loopline_worker.presence.waiting.routine import Routine, pause
 
 SERVICE = "org.freedesktop.login1"
@@ -22,8 +23,6 @@ _MANAGER = "org.freedesktop.login1.Manager"
 _AGAIN_S = 10.0
 _EVERY_S = 3600.0
 _KINDS = {"PrepareForSleep": SleepKind.SUSPEND, "PrepareForShutdown": SleepKind.OFF}
-WHO = "Loopline"
-"""Name of our locks in logind's list."""
 
 
 class SleepWatch:
@@ -32,6 +31,8 @@ class SleepWatch:
     def __init__(self, on_sleep: Callable[[SleepKind], None], on_return: Callable[[], None]) -> None:
         """``on_sleep`` must lead to ``release``. ``on_return`` is also called if the sleep was called off."""
         self._on_sleep, self._on_return = on_sleep, on_return
+        self.can_suspend = False
+        """True if logind would suspend the computer for this user without a password."""
         self._lock: int | None = None
         self._is_leaving = False
 
@@ -53,6 +54,7 @@ class SleepWatch:
 
     def _keep_up(self, bus: Bus) -> Routine[NoReturn]:
         yield from bus.subscribe(f"sender='{SERVICE}',interface='{_MANAGER}'", self._on_signal)
+        self.can_suspend = (yield from bus.ask(SERVICE, _PATH, _MANAGER, "CanSuspend")) == "yes"
         while True:
             if self._lock is None and not self._is_leaving:
                 self._lock = yield from _inhibit(bus, "sleep:shutdown", "its tasks are put in order", "delay")
@@ -82,14 +84,6 @@ def suspend() -> Routine[None]:
         yield from bus.ask(SERVICE, _PATH, _MANAGER, "Suspend", "b", False)
 
 
-def can_suspend() -> Routine[bool]:
-    """Return whether logind would suspend the computer for this user without asking for a password."""
-    with suppress(Exception), (yield from Bus.open(of_system=True)) as bus:
-        answer: str = yield from bus.ask(SERVICE, _PATH, _MANAGER, "CanSuspend")
-        return answer == "yes"
-    return False
-
-
 def _inhibit(bus: Bus, what: str, why: str, mode: str) -> Routine[int]:
-    file: int = yield from bus.ask(SERVICE, _PATH, _MANAGER, "Inhibit", "ssss", what, WHO, why, mode)
+    file: int = yield from bus.ask(SERVICE, _PATH, _MANAGER, "Inhibit", "ssss", what, OURS, why, mode)
     return file

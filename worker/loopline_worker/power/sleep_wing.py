@@ -1,26 +1,41 @@
-"""The agent's wing for the computer's sleep: the good-bye, inhibitors, and suspend after work.
+"""The agent's wing for the computer's sleep: the good-bye, locks that prevent sleep, and suspend after work.
 
 Before a suspend or a shutdown, logind waits for us (login_manager.py). Attempts that others wait for are ended
 (core/sleep_rule.py), then a last Report says good-bye. The master closes the link once that is on its disk. All of it
 takes at most ``_WITHIN_S``: if the master does not answer by then, the computer sleeps anyway. The link rests until
 the computer is back.
+
+While a task runs and the owner is away, the wing holds logind's lock *idle* and the lock of our own session. A login
+screen suspends the computer by itself and ignores these, so there the wing holds the lock *sleep* as well. It never
+takes a lock that prevents a shutdown, or that changes the power button or the lid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind, WakeFacts
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.core.machine_wing import DraftReport
-from loopline_worker.core.sleep_rule import ComputerSleeps, SleepRule
+from loopline_worker.core.sleep_rule import ComputerSleeps, FollowOrders, SleepRule
+from loopline_worker.host.boot_clock import boot_s
+from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
+from loopline_worker.power.suspend import suspend
+from loopline_worker.presence.session_lock import SessionLock
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
+
+if TYPE_CHECKING:
+    from loopline_shared.protocol.worker_link import Welcome
+    from loopline_worker.core.instructions import WingInstruction
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +50,17 @@ class SleepWing(AgentWing):
 
     machine_wing = SleepRule
 
-    def __init__(self, task_group: TaskGroup, facts: Callable[[], WakeFacts | None]) -> None:
+    def __init__(self, task_group: TaskGroup, facts: Callable[[bool], WakeFacts | None]) -> None:
         self._task_group, self._facts = task_group, facts
         self._watch = SleepWatch(self._on_sleep, self._on_return)
         self._good_bye: GoodBye | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._cause: SleepCause | None = None  # of a suspend that this worker has requested
+        self._wanted: tuple[str, ...] = ()  # locks that prevent sleep
+        self._locks: list[int] = []  # those of them that are held
+        self._session_lock = SessionLock()
+        self._sleep_after_s: float | None = None  # without a task; None: the grid has not woken this computer
+        self._busy_at = 0.0
 
     async def watch(self) -> None:
         """Wait for the computer's sleep."""
@@ -51,9 +71,71 @@ class SleepWing(AgentWing):
         draft.load = replace(draft.load, slots=0, withheld="this computer is about to sleep")
         draft.good_bye = self._good_bye
 
+    def connected(self, welcome: Welcome) -> None:
+        """Forget that the grid woke this computer: the first Assign says it again."""
+        self._sleep_after_s = None
+
+    def obey(self, instruction: WingInstruction) -> None:
+        """Follow the master's orders."""
+        if isinstance(instruction, FollowOrders):
+            if self._sleep_after_s is None:
+                self._busy_at = boot_s()
+            self._sleep_after_s = instruction.orders.sleep_after_s
+
+    def on_sample(self) -> None:
+        """Prevent sleep while it is wanted, or suspend the computer after its work."""
+        wanted = ("idle", *(("sleep",) if self.agent.is_at_greeter else ())) if self.agent.keeps_awake else ()
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._release()
+            if wanted:
+                self._task_group.start(self._acquire(wanted))
+        if self._sleep_after_s is not None:
+            self._suspend_after(self._sleep_after_s)
+
     def close(self) -> None:
         """Let the computer sleep."""
         self._watch.release()
+        self._release()
+
+    def _release(self) -> None:
+        self._session_lock.release()
+        while self._locks:
+            os.close(self._locks.pop())
+
+    async def _acquire(self, wanted: tuple[str, ...]) -> None:
+        for what in wanted:
+            try:
+                lock = await run(login_manager.inhibit(what, "a task runs, and nobody uses this computer"))
+            except Exception as error:  # a library may raise anything
+                log.info("cannot take logind's lock %s while a task runs: %s", what, error or type(error).__name__)
+                continue
+            if self._wanted != wanted:
+                os.close(lock)
+                return
+            self._locks.append(lock)
+        await run(self._session_lock.set(is_wanted=True))
+        if self._wanted != wanted:
+            self._session_lock.release()
+
+    def _suspend_after(self, idle_s: float) -> None:
+        """Suspend the computer when it has had no task for this long, unless its owner has come."""
+        if self.agent.is_in_use:
+            self._sleep_after_s = None
+        elif self.agent.is_wanted:
+            self._busy_at = boot_s()
+        elif boot_s() - self._busy_at >= idle_s:
+            self._sleep_after_s = None
+            self._task_group.start(self._suspend(idle_s))
+
+    async def _suspend(self, idle_s: float) -> None:
+        log.info("suspending this computer: the grid woke it, and it has had no task for %g s", idle_s)
+        self._cause = SleepCause.GRID
+        try:
+            await suspend()
+        except LooplineError as error:
+            self._cause = None
+            log.warning("%s (%s)", error.message, error.hint)
 
     def _on_sleep(self, kind: SleepKind) -> None:
         self._task_group.start(self._say_good_bye(kind))
@@ -69,7 +151,7 @@ class SleepWing(AgentWing):
                     self.agent.post(ComputerSleeps(kind is SleepKind.OFF))
                     await self._until_ended()
                     cause = SleepCause.OWNER if self.agent.is_in_use else SleepCause.IDLE
-                    self._good_bye = GoodBye(kind, self._cause or cause, self._facts())
+                    self._good_bye = GoodBye(kind, self._cause or cause, self._facts(self._watch.can_suspend))
                     self.agent.speak()
                     await _until(lambda: not self.agent.is_linked)
         finally:

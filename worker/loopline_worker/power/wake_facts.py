@@ -28,7 +28,9 @@ def card_of(address: str) -> str:
     return ""
 
 
-def read(card: str, subnet: str, *, is_allowed: bool, sys: Path = _SYS, lid: Path = _LID) -> WakeFacts | None:
+def read(
+    card: str, subnet: str, *, is_allowed: bool, can_suspend: bool, sys: Path = _SYS, lid: Path = _LID
+) -> WakeFacts | None:
     """Return the facts about a card for waking this computer; None if the card has no hardware address."""
     folder = sys / "class/net" / card
     address = _word(folder / "address").lower()
@@ -44,6 +46,7 @@ def read(card: str, subnet: str, *, is_allowed: bool, sys: Path = _SYS, lid: Pat
         from_suspend=_ARMED.get(_word(folder / "device/power/wakeup"), Armed.UNKNOWN),
         mem_sleep=chosen[1].replace("_", "") if chosen else "",
         is_allowed=is_allowed,
+        can_suspend=can_suspend,
         obstacle=_obstacle(is_wired, sys, lid),
     )
 

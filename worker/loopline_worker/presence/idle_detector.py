@@ -57,6 +57,11 @@ class IdleDetector:
         """True if this user is logged in here."""
         return any(uid in getattr(probe, "people", ()) for probe in self._probes)
 
+    @property
+    def is_at_greeter(self) -> bool:
+        """True if a login screen is shown."""
+        return any(getattr(probe, "is_at_greeter", False) for probe in self._probes)
+
     def look(self) -> Idleness:
         """Return the combined reading."""
         return judge(self.readings())

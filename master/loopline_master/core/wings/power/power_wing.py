@@ -23,8 +23,8 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_shared.model import AttemptState, Load
-from loopline_shared.protocol.power import GoodBye
-from loopline_shared.protocol.worker_link import Report
+from loopline_shared.protocol.power import GoodBye, PowerOrders
+from loopline_shared.protocol.worker_link import Assign, Report
 
 _ASLEEP = "its computer went to sleep"
 _FREEZABLE = (AttemptState.RUNNING, AttemptState.FROZEN)
@@ -99,6 +99,12 @@ class Power(Wing):
         if sleeper and sleeper.woken_at is not None and worker.load and worker.load.in_use:
             sleeper.woken_at = None
             self.state.put(sleeper)
+
+    def assign(self, worker: Worker, assign: Assign) -> None:
+        """Have a computer that the grid woke suspended after its work."""
+        sleeper = self._sleepers.of.get(worker.name)
+        if sleeper and sleeper.woken_at is not None:
+            assign.power = PowerOrders(sleep_after_s=self.state.settings.sleep_after_s)
 
     def due_at(self) -> float | None:
         return self.state.now if self._leaving else None

@@ -43,6 +43,8 @@ class Sleeper:
             return f"it cannot be woken: {self.wake.obstacle}"
         if self.wake.armed(self.kind) is Armed.NO:
             return "its network card is not armed for Wake-on-LAN"
+        if not self.wake.can_suspend:
+            return "its worker is not permitted to suspend it after the work"
         return "" if self.is_proven else f"it has not been woken from {_STATES[self.kind]} yet, so this may not work"
 
 
