@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.events import MasterStoodStill, WorkerForgotten
+from loopline_master.core.events import MasterStoodStill, WorkerForgotten, WorkerJoined, WorkerReported
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.wings.leases.kept_back import brings_news
 from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
-from loopline_shared.model import AttemptId, AttemptState, TaskState
+from loopline_shared.model import AttemptId, AttemptState, Load, TaskState
 from loopline_shared.protocol.power import Armed, GoodBye, PowerOrders, SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.worker_link import Report
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.units import limit, running, submit
 
@@ -74,12 +76,30 @@ def test_return_after_a_wake_proves_that_it_can_be_woken() -> None:
     assert sleeper(grid).woken_at is None
 
 
+def test_return_in_the_same_step_keeps_the_new_session() -> None:
+    grid, _ = busy_grid()
+    said = Report(9, 1, (), (), Load(0), good_bye=SUSPENDED)
+    grid.step(WorkerReported("ant", 1, said), WorkerJoined("ant", 2, "boot", facts(1)))
+    assert sleepers(grid).asleep("ant") is None
+    assert grid.store.workers["ant"].session == 2
+
+
+def test_declined_twin_does_not_end_the_sleep() -> None:
+    grid = Grid(max_workers=1)
+    grid.join("ant", replace(facts(1), machine="a"))
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.scheduler.state.workers["ant"].session = 7  # as if its link had never been closed
+    grid.scheduler.step([WorkerJoined("ant", 8, "boot", replace(facts(1), machine="b"))], grid.now)
+    assert sleepers(grid).asleep("ant")
+
+
 def test_attempt_sleeps_with_its_worker_and_continues_there() -> None:
     grid, job = busy_grid()
     (attempt,) = running(grid, job)
     grid.report("ant", good_bye=SUSPENDED)
     assert state(grid, attempt) is AttemptState.FROZEN
     grid.wait(KEEP_S - 1)
+    assert state(grid, attempt) is AttemptState.FROZEN
     grid.join("ant")
     assert state(grid, attempt) is AttemptState.RUNNING
     grid.end(attempt)
@@ -155,12 +175,15 @@ def test_members_of_a_gang_leave_a_sleeper() -> None:
     assert grid.store.attempts[next(one for one in members if grid.store.attempts[one].worker == "ant")].is_over
 
 
-def test_start_of_the_master_keeps_the_leases_of_sleepers() -> None:
+@pytest.mark.parametrize("starts", [True, False], ids=["start", "pause"])
+def test_start_and_pause_of_the_master_keep_the_leases_of_sleepers(starts: bool) -> None:
     grid, job = busy_grid(max_replicas=1)
     (attempt,) = running(grid, job)
     grid.report("ant", good_bye=SUSPENDED)
-    grid.restart()
-    grid.step(MasterStoodStill())
+    if starts:
+        grid.restart()
+    else:
+        grid.step(MasterStoodStill())
     grid.wait(KEEP_S - 1)
     assert state(grid, attempt) is AttemptState.FROZEN
     grid.wait(1.0)
@@ -191,6 +214,11 @@ def test_wing_is_asleep_until_a_worker_says_good_bye() -> None:
     grid, _ = busy_grid()
     wing = grid.scheduler.state.wings[Power]
     assert wing not in grid.scheduler.state.wings.awake
+    said = Report(9, 1, (), (), Load(1, spare_cpu=1.0), good_bye=SUSPENDED)
+    grid.end(*running(grid))
+    ant = grid.scheduler.state.workers["ant"]
+    assert not brings_news(grid.scheduler.state, ant, replace(said, good_bye=None))
+    assert brings_news(grid.scheduler.state, ant, said)
     grid.report("ant", good_bye=SUSPENDED)
     assert wing in grid.scheduler.state.wings.awake
     assert grid.store.replayed().sleepers == grid.store.sleepers

@@ -76,9 +76,11 @@ class Power(Wing):
         self._leaving.append(worker.name)
 
     def _return(self, event: WorkerJoined, tell: Tell) -> None:
-        sleeper = self._sleepers.asleep(event.worker)
-        if sleeper is None:
+        sleeper, worker = self._sleepers.asleep(event.worker), self.state.workers.get(event.worker)
+        if sleeper is None or worker is None or worker.session != event.session:  # it may have been declined
             return
+        if event.worker in self._leaving:
+            self._leaving.remove(event.worker)
         if sleeper.waking_since is not None:
             sleeper.woken_from = tuple(sorted({*sleeper.woken_from, sleeper.kind}))
             sleeper.failed_wakes, sleeper.woken_at = 0, self.state.now
