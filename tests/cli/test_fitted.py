@@ -75,7 +75,7 @@ def test_long_durations_are_in_years() -> None:
     assert human.duration(364 * 86400.0 + 3600) == "364d 1h"
 
 
-def test_sleeping_worker_is_told_from_one_that_is_away() -> None:
+def test_sleeping_worker_is_shown_apart_from_an_absent_one() -> None:
     ten_past_ten = time.mktime((2020, 11, 30, 22, 10, 0, 0, 0, -1))
     sleep = SleepView(
         since=ten_past_ten, kind=SleepKind.SUSPEND, by=SleepCause.IDLE, can_be_woken=True, obstacle="",
