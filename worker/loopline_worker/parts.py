@@ -134,7 +134,7 @@ def assemble(
     )  # fmt: skip
     checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
     fence, sleep = Fence(lambda: link_quality.answered_at), _sleep(settings, own, task_group)
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints, *sleep)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *sleep, *gpus, checkpoints)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
