@@ -226,6 +226,7 @@ class Agent:
                 parts.delivery.deliver(result)
             case do.RecordPreemption():
                 parts.monitor.record(instruction)
+                self._tell_wings()
             case do.Log(text, is_warning):
                 log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
             case do.WingInstruction():
@@ -245,14 +246,9 @@ class Agent:
         return self.parts.machine.is_in_use
 
     @property
-    def keeps_awake(self) -> bool:
-        """True if tasks need the computer awake: one runs, and the owner is away."""
-        return self.parts.monitor.keeps_awake
-
-    @property
-    def is_at_greeter(self) -> bool:
-        """True if a login screen is shown."""
-        return self.parts.monitor.is_at_greeter
+    def sleep_locks(self) -> tuple[str, ...]:
+        """Locks of logind that are needed so that tasks continue."""
+        return self.parts.monitor.sleep_locks
 
     @property
     def is_linked(self) -> bool:
@@ -409,8 +405,7 @@ class Agent:
         parts = self.parts
         self._sample()
         parts.monitor.sample()
-        for wing in parts.wings:
-            wing.on_sample()
+        self._tell_wings()
         short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
         if short_of_bytes > 0:
             left_bytes = short_of_bytes - parts.cache.size_bytes
@@ -425,6 +420,10 @@ class Agent:
         parts.journal.rest()
         if self._link.has_been_silent:
             self.post(LinkSilent())
+
+    def _tell_wings(self) -> None:
+        for wing in self.parts.wings:
+            wing.on_sample()
 
     def _depart_in_time(self) -> None:
         machine, departure = self.parts.machine, self.parts.departure

@@ -11,10 +11,11 @@ import pytest
 from loopline_shared.protocol.power import SleepKind
 from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
+from loopline_worker.presence import logind as logind_probe
 from loopline_worker.presence.waiting.in_asyncio import run
 from tests.worker.bench import until
 from tests.worker.presence.loops import running
-from tests.worker.presence.test_buses import LOGIND, MANAGER, ROOT, Service, service
+from tests.worker.presence.test_buses import LOGIND, MANAGER, ROOT, Service, service, session
 
 pytest.importorskip("jeepney")
 DELAY = ("sleep:shutdown", "Loopline", "delay")
@@ -88,3 +89,23 @@ async def test_suspend_is_left_to_logind(monkeypatch: pytest.MonkeyPatch) -> Non
     async with mock_logind(monkeypatch) as logind:
         await run(login_manager.suspend())
         assert len(await logind.does("GetMethodCalls", "s", "Suspend")) == 1
+
+
+async def test_own_locks_are_no_sign_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with mock_logind(monkeypatch) as logind:
+        own = await run(login_manager.inhibit("idle", "a task runs"))
+        assert await run(logind_probe._inhibitors(logind._bus)) == {}
+        monkeypatch.setattr(login_manager, "OURS", "a film")
+        film = await run(login_manager.inhibit("idle", "it plays"))
+        assert await run(logind_probe._inhibitors(logind._bus)) == {1000: "a film"}
+        os.close(own)
+        os.close(film)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_shown"), [({}, True), ({"Class": "user"}, False), ({"Active": False}, False)]
+)
+def test_login_screen_is_a_greeter_in_front(changes: dict[str, object], is_shown: bool) -> None:
+    probe = logind_probe.Logind()
+    probe._sessions = {"c1": session(**{"Class": "greeter", **changes})}
+    assert probe.is_at_greeter is is_shown

@@ -14,12 +14,14 @@ from loopline_shared.protocol.worker_link import Welcome
 from loopline_worker.attempts.agent_wing import AgentView
 from loopline_worker.core.sleep_rule import FollowOrders
 from loopline_worker.power.sleep_wing import SleepWing
-from loopline_worker.presence.session_lock import SessionLock
+from loopline_worker.presence.bus import BusError
+from loopline_worker.presence.session_lock import SessionLock, lock_session
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
 from tests.worker.presence.loops import in_both_loops, running
 from tests.worker.presence.test_buses import Service, service
 from tests.worker.presence.test_login_manager import locks, mock_logind, until_locked
+from tests.worker.presence.witnesses import DBUS
 
 pytest.importorskip("jeepney")
 IDLE, SLEEP = ("idle", "Loopline", "block"), ("sleep", "Loopline", "block")
@@ -31,8 +33,7 @@ OTHER, OTHER_PATH = "org.freedesktop.PowerManagement", "/org/freedesktop/PowerMa
 class Computer:
     """What the wing sees of the agent, as the test sets it."""
 
-    keeps_awake: bool = False
-    is_at_greeter: bool = False
+    sleep_locks: tuple[str, ...] = ()
     is_in_use: bool = False
     is_wanted: bool = False
 
@@ -53,14 +54,14 @@ async def test_locks_are_held_while_a_task_runs_and_the_owner_is_away(monkeypatc
     async with mock_logind(monkeypatch) as logind, sleep_wing(computer) as wing:
         wing.on_sample()
         assert await locks(logind) == []
-        computer.keeps_awake = True
+        computer.sleep_locks = ("idle",)
         wing.on_sample()
         await until_locked(logind, IDLE)
-        computer.is_at_greeter = True
+        computer.sleep_locks = ("idle", "sleep")
         wing.on_sample()
         while sorted(await locks(logind)) != [IDLE, SLEEP]:
             pass
-        computer.keeps_awake = False
+        computer.sleep_locks = ()
         wing.on_sample()
         await until_locked(logind)
 
@@ -122,21 +123,29 @@ async def test_desktop_is_asked_not_to_suspend(
         async def calls() -> list[Any]:
             return cast("list[Any]", await desktop.does("GetMethodCalls", "s", "Inhibit"))
 
-        async with running(loop, lock.set(is_wanted=True)):
-            while not await calls():
-                pass
-        await run(lock.set(is_wanted=True))
-        assert len(await calls()) == 1, "it is held already"
-        await run(lock.set(is_wanted=False))
-        await run(lock.set(is_wanted=True))
-        assert len(await calls()) == 2
-        lock.release()
+        async with running(loop, lock.hold()):
+            for count in (1, 2):
+                lock.set(is_wanted=True)
+                while len(await calls()) < count:
+                    pass
+                lock.set(is_wanted=True)
+                await until_names(desktop, 3)
+                lock.set(is_wanted=False)
+                await until_names(desktop, 2)
+        assert len(await calls()) == 2, "it is not asked for again while it is held"
 
 
-async def test_refused_lock_is_not_asked_for_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = SessionLock()
+async def until_names(desktop: Service, count: int) -> None:
+    """Wait until there are this many clients on the bus: the mock service, the test, and the holder of the lock."""
+    while True:
+        names = await run(desktop._bus.ask(DBUS, "/org/freedesktop/DBus", DBUS, "ListNames"))
+        if sum(name.startswith(":") for name in names) == count:
+            return
+
+
+async def test_lock_that_no_desktop_grants_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async with service(monkeypatch, DESKTOP, PATH, "--session", DESKTOP, PATH, DESKTOP) as desktop:
         await desktop.does("AddMethod", "sssss", DESKTOP, "Inhibit", "susu", "u", "raise ValueError('no')")
-        for _ in range(2):
-            await run(lock.set(is_wanted=True))
-        assert len(await desktop.does("GetMethodCalls", "s", "Inhibit")) == 1
+        with pytest.raises(BusError):
+            await run(lock_session())
+        await until_names(desktop, 2)

@@ -32,12 +32,8 @@ class AgentView(Protocol):
         """True if the owner uses the computer or presence is unknown."""
 
     @property
-    def keeps_awake(self) -> bool:
-        """True if tasks need the computer awake: one runs, and the owner is away."""
-
-    @property
-    def is_at_greeter(self) -> bool:
-        """True if a login screen is shown."""
+    def sleep_locks(self) -> tuple[str, ...]:
+        """Locks of logind that are needed so that tasks continue."""
 
     @property
     def is_linked(self) -> bool:
@@ -166,7 +162,7 @@ class AgentWing:
         """Carry out an instruction of ``machine_wing``; others are for other wings."""
 
     def on_sample(self) -> None:
-        """Called every few seconds, when the computer has been sampled, also while the wing is asleep."""
+        """Called every few seconds and when tasks were frozen for the owner, also while the wing is asleep."""
 
     def assign(self, assign: Assign) -> None:
         """Apply the wing's part of an Assign."""

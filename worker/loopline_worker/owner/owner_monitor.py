@@ -129,14 +129,16 @@ class OwnerMonitor:
         return self._idle_detector is not None and self._idle_detector.knows(uid)
 
     @property
-    def is_at_greeter(self) -> bool:
-        """True if a login screen is shown."""
-        return self._idle_detector is not None and self._idle_detector.is_at_greeter
-
-    @property
     def keeps_awake(self) -> bool:
         """True if tasks need the computer awake: one runs, and the owner is away."""
         return self._may_keep_awake and self.watches and not self.is_in_use
+
+    @property
+    def sleep_locks(self) -> tuple[str, ...]:
+        """Locks of logind that are needed so that tasks continue. A login screen ignores the lock *idle*."""
+        if not self.keeps_awake:
+            return ()
+        return ("idle", "sleep") if self._idle_detector and self._idle_detector.is_at_greeter else ("idle",)
 
     @property
     def watches(self) -> bool:

@@ -29,13 +29,14 @@ from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
 from loopline_worker.power.suspend import suspend
-from loopline_worker.presence.session_lock import SessionLock
+from loopline_worker.presence.session_lock import lock_session
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_shared.protocol.worker_link import Welcome
     from loopline_worker.core.instructions import WingInstruction
+    from loopline_worker.presence.bus import Bus
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class SleepWing(AgentWing):
         self._cause: SleepCause | None = None  # of a suspend that this worker has requested
         self._wanted: tuple[str, ...] = ()  # locks that prevent sleep
         self._locks: list[int] = []  # those of them that are held
-        self._session_lock = SessionLock()
+        self._session: Bus | None = None  # whose lock is held
         self._sleep_after_s: float | None = None  # without a task; None: the grid has not woken this computer
         self._busy_at = 0.0
 
@@ -84,8 +85,7 @@ class SleepWing(AgentWing):
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
-        wanted = ("idle", *(("sleep",) if self.agent.is_at_greeter else ())) if self.agent.keeps_awake else ()
-        if wanted != self._wanted:
+        if (wanted := self.agent.sleep_locks) != self._wanted:
             self._wanted = wanted
             self._release()
             if wanted:
@@ -99,7 +99,9 @@ class SleepWing(AgentWing):
         self._release()
 
     def _release(self) -> None:
-        self._session_lock.release()
+        if self._session:
+            self._session.close()
+            self._session = None
         while self._locks:
             os.close(self._locks.pop())
 
@@ -114,9 +116,10 @@ class SleepWing(AgentWing):
                 os.close(lock)
                 return
             self._locks.append(lock)
-        await run(self._session_lock.set(is_wanted=True))
+        with suppress(Exception):  # most workers have no session
+            self._session = await run(lock_session())
         if self._wanted != wanted:
-            self._session_lock.release()
+            self._release()
 
     def _suspend_after(self, idle_s: float) -> None:
         """Suspend the computer when it has had no task for this long, unless its owner has come."""

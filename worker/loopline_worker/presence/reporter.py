@@ -40,12 +40,12 @@ _MOST_BYTES = 4096
 class Reporter:
     """Speaks to the worker's socket, and reconnects when the worker comes back."""
 
-    def __init__(self, socket: str, detector: IdleDetector, desktop: Desktop) -> None:
+    def __init__(self, socket: str, detector: IdleDetector, desktop: Desktop, lock: SessionLock) -> None:
         self._socket = socket
         self._detector = detector
         self._desktop = desktop
         self._stirred = Bell()
-        self._lock = SessionLock()
+        self._lock = lock
 
     def stir(self) -> None:
         """Report at once: there was an input."""
@@ -56,7 +56,7 @@ class Reporter:
         while True:
             with suppress(OSError, ValueError, EOFError):
                 yield from self._report()
-            self._lock.release()
+            self._lock.set(is_wanted=False)
             yield from pause(_AGAIN_S)
 
     def _report(self) -> Routine[NoReturn]:
@@ -66,7 +66,7 @@ class Reporter:
                 worker.send(json.dumps({"do": "report", **self._state().to_json()}).encode() + b"\n")
                 answer = yield from worker.line(_MOST_BYTES, time.monotonic() + _ANSWER_WITHIN_S)
                 tasks_run, keep_awake = _parsed(answer)
-                yield from self._lock.set(keep_awake)
+                self._lock.set(keep_awake)
                 yield from self._until_next(tasks_run)
 
     def _state(self) -> SessionReport:
@@ -97,10 +97,10 @@ def _parsed(answer: bytes) -> tuple[bool, bool]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Report until the session ends."""
     named = sys.argv[1:] if arguments is None else arguments
-    detector, desktop = IdleDetector(_probes()), Desktop()
-    reporter = Reporter(named[0] if named else SOCKET, detector, desktop)
+    detector, desktop, lock = IdleDetector(_probes()), Desktop(), SessionLock()
+    reporter = Reporter(named[0] if named else SOCKET, detector, desktop, lock)
     with suppress(KeyboardInterrupt):
-        PollLoop().run(*detector.listen(reporter.stir), desktop.watch(), reporter.run())
+        PollLoop().run(*detector.listen(reporter.stir), desktop.watch(), lock.hold(), reporter.run())
     return 0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NoReturn
 
 from loopline_worker.presence.bus import Bus, BusError
+from loopline_worker.presence.waiting.poll_loop import Bell
 from loopline_worker.presence.waiting.routine import Routine
 
 _WHY = "a task runs, and nobody uses this computer"
@@ -13,30 +15,40 @@ _SUSPEND = 4
 
 
 class SessionLock:
-    """Desktops release the lock when its connection to the bus ends."""
+    """Takes the lock while it is wanted. If no desktop grants it, that is tried again the next time."""
 
     def __init__(self) -> None:
-        self._bus: Bus | None = None
-        self._is_refused = False
+        self._is_wanted = False
+        self._changed = Bell()
 
-    def set(self, is_wanted: bool) -> Routine[None]:
-        """Take or release the lock. If no desktop grants it, that is tried again after the next release."""
-        if not is_wanted:
-            self.release()
-        elif self._bus is None and not self._is_refused:
-            self._is_refused = True
+    def set(self, is_wanted: bool) -> None:
+        """Say whether the lock is wanted."""
+        if is_wanted is not self._is_wanted:
+            self._is_wanted = is_wanted
+            self._changed.ring()
+
+    def hold(self) -> Routine[NoReturn]:
+        """Take and release the lock as wanted."""
+        while True:
+            yield from self._until(is_wanted=True)
+            bus: Bus | None = None
             with suppress(Exception):  # a library may raise anything
-                self._bus = yield from _lock()
+                bus = yield from lock_session()
+            yield from self._until(is_wanted=False)
+            if bus:
+                bus.close()
 
-    def release(self) -> None:
-        """Release the lock."""
-        self._is_refused = False
-        if self._bus:
-            self._bus.close()
-            self._bus = None
+    def _until(self, *, is_wanted: bool) -> Routine[None]:
+        while self._is_wanted is not is_wanted:
+            self._changed.silence()
+            yield from self._changed.rings()
 
 
-def _lock() -> Routine[Bus]:
+def lock_session() -> Routine[Bus]:
+    """Take the lock, and return the connection to close: desktops release the lock when it ends.
+
+    Raises BusError if no desktop grants it, OSError and others if there is none.
+    """
     bus = yield from Bus.open(of_system=False)
     try:
         try:
