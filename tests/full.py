@@ -36,6 +36,7 @@ FILES = (
     "tests/live/test_restored.py",
     "tests/live/test_runaways.py",
     "tests/live/test_shared_folder.py",
+    "tests/live/test_sleep.py",
     "tests/live/test_sweeps.py",
     "tests/live/test_waiting.py",
     "tests/packaging/",

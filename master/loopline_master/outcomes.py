@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from loopline_master.core.explain.explain_job import counted, spoken, succeeded_words
+from loopline_master.core.explain.explain_job import succeeded_words
+from loopline_master.core.explain.phrases import counted, spoken
 from loopline_master.store.queries.failure_queries import FailureGroup
 from loopline_master.store.queries.job_history import JobHistory
 from loopline_shared.model import AttemptState, JobState, TaskState

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from rich.console import Console
 
 from loopline.cli.render import human, tables
 from loopline_shared.model import TaskState
-from loopline_shared.rest.bodies import Counts
+from loopline_shared.protocol.power import SleepCause, SleepKind
+from loopline_shared.rest.bodies import Counts, SleepView
 from tests.cli.views import job, task, worker
 
 LONG = "a-name-of-sixty-letters-that-somebody-has-really-given-to-it"
@@ -71,6 +73,19 @@ def test_long_names_are_shortened_in_the_middle() -> None:
 def test_long_durations_are_in_years() -> None:
     assert human.duration(71_368 * 86400.0) == "195y 193d"
     assert human.duration(364 * 86400.0 + 3600) == "364d 1h"
+
+
+def test_sleeping_worker_is_shown_apart_from_an_absent_one() -> None:
+    ten_past_ten = time.mktime((2020, 11, 30, 22, 10, 0, 0, 0, -1))
+    sleep = SleepView(
+        since=ten_past_ten, kind=SleepKind.SUSPEND, by=SleepCause.IDLE, can_be_woken=True, obstacle="",
+        wake_sent_at=None, failed_wakes=0, woken_at=None, wake=None,
+    )  # fmt: skip
+    assert tables.worker_state(worker(connected=False, sleep=sleep)).plain == "asleep since 2020-11-30 22:10"
+    assert human.clock(ten_past_ten, ten_past_ten + 3600) == "22:10"
+    awake = sleep.model_copy(update={"since": None})
+    assert tables.worker_state(worker(connected=False, sleep=awake)).plain == "away"
+    assert tables.worker_state(worker(sleep=awake)).plain == "connected"
 
 
 def test_pipes_get_all_columns(tmp_path: Path) -> None:

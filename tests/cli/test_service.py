@@ -168,9 +168,13 @@ def test_a_service_of_the_system_has_a_user_for_each_slot() -> None:
     plan = install.plan(system=True, arguments=["--slots", "2"])
     unit = plan.files[Path("/etc/systemd/system") / plans.UNIT].decode()
     assert "\nUser=loopline\nAmbientCapabilities=CAP_SETUID CAP_SETGID CAP_KILL\n" in unit
-    [(file, users), _] = plan.beside.items()
+    (file, users), (alarm, _), (rules, permissions), _ = plan.beside.items()
     assert users.count(b"\nu loopline-task-") >= 2
     assert plan.install[0] == ["systemd-sysusers", str(file)]
+    assert plan.install[1] == ["systemd-tmpfiles", "--create", str(alarm)]
+    assert rules == Path("/etc/polkit-1/rules.d/60-loopline.rules")
+    assert b'subject.user == "loopline"' in permissions
+    assert b"shutdown" not in permissions.replace(b"delay-shutdown", b""), "it may not prevent a shutdown"
 
 
 @linux_only

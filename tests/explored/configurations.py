@@ -60,6 +60,13 @@ QUICK = (
         _settings(max_replicas=1),
         LICENCE,
     ),
+    Configuration(
+        "a job of two tasks, while a computer sleeps and is given up",
+        _jobs(A=(2, {"size": 2.0})),
+        TWO,
+        Left(sleeps=1, deadlines=1),
+        _settings(),
+    ),
 )
 """Explored by ``make test``."""
 
@@ -107,6 +114,21 @@ LARGE = (
         TWO,
         Left(failures=1, cancels=1),
         _settings(Order.NONE),
+    ),
+    Configuration(
+        "two tasks that need one licence, while a computer sleeps and the master restarts",
+        _jobs(A=(2, _NEEDS)),
+        TWO,
+        Left(sleeps=1, deadlines=1, restarts=1),
+        _settings(max_replicas=1),
+        LICENCE,
+    ),
+    Configuration(
+        "a gang of two members, while a computer sleeps",
+        _jobs(A=(1, {"size": 2.0, "nodes": 2})),
+        GANGS,
+        Left(sleeps=1, deadlines=1),
+        _settings(),
     ),
 )
 """Explored by ``make test-full``, in three minutes."""

@@ -38,6 +38,7 @@ from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.kept_back import brings_news
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_shared.model import AttemptId, Facts, Outcome, TaskId, TaskState
+from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full import ending
 from loopline_simulator.full.store import MemoryStore
@@ -45,6 +46,7 @@ from tests.explored.agent import Agent
 
 START = 1000.0
 """Time of the first step."""
+GOOD_BYE = GoodBye(SleepKind.SUSPEND, SleepCause.IDLE)
 
 
 class Rows(MemoryStore):
@@ -120,6 +122,7 @@ class Left:
     failures: int = 0  # of attempts, through the task's own fault
     cuts: int = 0  # of links; half of them are noticed by the master
     reboots: int = 0  # of computers whose link is cut
+    sleeps: int = 0  # of computers, after a good-bye
     restarts: int = 0  # of the master, from its rows; all frames under way are lost
     cancels: int = 0  # of jobs
     deadlines: int = 0  # that time advances to
@@ -192,6 +195,8 @@ class GridState:
             yield f"{attempt} succeeds on {name}", partial(self._end, agent, attempt, Outcome.SUCCEEDED)
             if self.left.failures:
                 yield f"{attempt} fails on {name}", partial(self._end, agent, attempt, Outcome.FAILED)
+        if agent.session and self.left.sleeps:
+            yield f"{name} goes to sleep", partial(self._sleep, agent)
         if agent.session and self.left.cuts:
             yield f"the link of {name} breaks", partial(self._cut, agent, noticed=True)
             yield (
@@ -231,6 +236,12 @@ class GridState:
     def _cut(self, agent: Agent, *, noticed: bool) -> GridState:
         silent = replace(self._with(agent.cut()), left=self.left.less(cuts=1))
         return silent._stepped([WorkerLeft(agent.name, agent.session)]) if noticed else silent
+
+    def _sleep(self, agent: Agent) -> GridState:
+        """Say good-bye, which closes the link. The computer is back when it connects."""
+        after, report = agent.report()
+        asleep = replace(self._with(after), left=self.left.less(sleeps=1))
+        return asleep._stepped([WorkerReported(agent.name, agent.session, replace(report, good_bye=GOOD_BYE))])
 
     def _connect(self, agent: Agent) -> GridState:
         """Open a link, and send its first Report: before that, the master gives the worker nothing."""

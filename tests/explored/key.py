@@ -20,6 +20,7 @@ from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Ta
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.shares.user import User
 from loopline_shared.protocol.worker_link import Assign
 from tests.explored.agent import Agent, Ended
@@ -31,6 +32,7 @@ TIMES = {
     *("lease_until", "quarantined_until", "usage_at"),
     *("since", "start", "told_at", "first_start", "earliest", "earliest_p50", "changed_at", "promised", "first_p50"),
     *("p50", "p90", "started_at", "dispatched_at"),
+    *("asleep_since", "waking_since", "woken_at"),
 }
 NOT_READ: Mapping[type, frozenset[str]] = {
     Grid: frozenset({"next_job", "sequence", "now", "virtual", "gangs_came", "last_worker"}),
@@ -54,6 +56,7 @@ NOT_READ: Mapping[type, frozenset[str]] = {
                        "drain_reason", "quarantine_reason"}),
     Program: frozenset({"first_run_at", "used_at", "window", "changed_at"}),
     User: frozenset(),
+    Sleeper: frozenset({"worker"}),
     Gang: frozenset({"reason"}),
     Plan: frozenset({"reason", "broken_reason", "told_at", "moves", "changed_at"}),
 }  # fmt: skip
@@ -109,7 +112,8 @@ def key_of(state: GridState, *, exchanges_workers: bool = True) -> bytes:
     own: dict[str, str] = {}
     for name, agent in state.agents.items():
         row = rows.get(name)
-        own[name] = repr((agent.facts, _worker(names, row), _agent(names, agent, row), held.get(name)))
+        sleep = [_plain(names, one) for one in kept.sleepers if one.worker == name]
+        own[name] = repr((agent.facts, _worker(names, row), _agent(names, agent, row), held.get(name), sleep))
     order = sorted(own, key=own.__getitem__) if exchanges_workers else list(own)
     orders = [order, order[::-1]] if len(order) == 2 and own[order[0]] == own[order[1]] else [order]
     text = min(repr(_of_grid(names, state, one)) for one in orders) + "".join(own[name] for name in order)

@@ -31,8 +31,8 @@ POLICIES = "master/loopline_master/core/policies/"
 ORDINARY = {
     *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain", "figure"),
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
-    *("check", "measure", "mismatch", "outbox", "purpose", "row", "placer", "queue", "ranking", "record", "request"),
-    *("scheduler", "settings", "sign", "state", "transition", "trust"),
+    *("check", "measure", "mismatch", "outbox", "phrase", "purpose", "row", "queue", "ranking", "record", "request"),
+    *("placer", "rule", "scheduler", "settings", "sign", "state", "transition", "trust"),
     *("unknown", "vote", "chunk", "cost", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""

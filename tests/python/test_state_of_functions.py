@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import loopline
 from loopline.functions.calls import pickled
-from loopline_shared.protocol import function_files
+from loopline_shared.protocol import chunks
 from loopline_worker.functions.program import call_loop
 from tests.campaign import tried
 from tests.python.small_grid import SmallGrid
@@ -164,7 +164,7 @@ def test_values_are_those_of_a_process_pool(
         if data.draw(st.booleans()):
             call(number)  # it is submitted as it is after this
         submitted = pickled(call)
-        here = files.setdefault(submitted, call_loop.SubmittedFunction(function_files.pack(submitted)))
+        here = files.setdefault(submitted, call_loop.SubmittedFunction(chunks.function_file(submitted)))
         assert here.for_call()(number) == asked_of(pool, call, number)
 
 
@@ -205,7 +205,7 @@ def test_only_functions_without_state_are_kept() -> None:
 
 
 def is_kept(call: Callable[..., Any]) -> bool:
-    function = call_loop.SubmittedFunction(function_files.pack(cloudpickle.dumps(call)))
+    function = call_loop.SubmittedFunction(chunks.function_file(cloudpickle.dumps(call)))
     first = function.for_call()
     if isinstance(first, types.FunctionType) and first.__name__ in {"f", "add"}:
         first(1)

@@ -18,7 +18,7 @@ from loopline.functions.carried_modules import pack, preparation
 from loopline.functions.user_modules import UserModules
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId, TaskState
-from loopline_shared.protocol import function_files
+from loopline_shared.protocol import chunks
 from loopline_shared.protocol.client_link import TaskEnd
 
 FILES = {
@@ -67,7 +67,7 @@ def test_function_brings_its_module_and_its_imports(folder: Path, tmp_path: Path
     assert needed.names == ("users_own", "users_pack", "users_pack.deep", "users_pack.lazy")
     ran = on_a_worker(needed.with_function(function), tmp_path)
     assert ran.stdout == "42\n", ran.stderr
-    assert "users_own" in on_a_worker(function_files.pack(function), tmp_path).stderr  # which is why
+    assert "users_own" in on_a_worker(chunks.function_file(function), tmp_path).stderr  # which is why
 
 
 def test_a_module_that_a_function_imports_when_called_goes_along_too(folder: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_modules_of_arguments_go_along_and_those_of_installed_packages_do_not(fo
     after = modules.needed(function, [cloudpickle.dumps(users_own.Point())])
     assert "users_own" in after.names
     assert modules.carried is after
-    assert before.with_function(function) == function_files.pack(function)
+    assert before.with_function(function) == chunks.function_file(function)
     assert UserModules(go_along=False).needed(function, [cloudpickle.dumps(users_own.Point())]).names == ()
 
 
@@ -123,7 +123,7 @@ def test_a_changed_module_takes_the_place_of_the_old_one_in_an_interpreter_that_
 
     pickle = cloudpickle.dumps(function)
     packed = [pack({"users_value": ("value.py", False, f"VALUE = {value}")}) for value in (1, 2)]
-    versions = [function_files.pack(pickle, [preparation(one)]) for one in packed]
+    versions = [chunks.function_file(pickle, [preparation(one)]) for one in packed]
 
     def both(_: int) -> list[int]:
         from loopline_worker.functions.program.call_loop import SubmittedFunction
@@ -131,7 +131,7 @@ def test_a_changed_module_takes_the_place_of_the_old_one_in_an_interpreter_that_
         functions = [SubmittedFunction(version) for version in versions]
         return [function.for_call()(0) for function in functions * 2]
 
-    ran = on_a_worker(function_files.pack(cloudpickle.dumps(both)), tmp_path)
+    ran = on_a_worker(chunks.function_file(cloudpickle.dumps(both)), tmp_path)
     assert ran.stdout == "[1, 2, 1, 2]\n", ran.stderr
 
 
@@ -146,7 +146,7 @@ def test_call_that_replaces_the_search_path_leaves_modules_for_the_next(tmp_path
         return int(users_value.VALUE)
 
     packed = [pack({"users_value": ("value.py", False, f"VALUE = {value}")}) for value in (1, 2)]
-    versions = [function_files.pack(cloudpickle.dumps(function), [preparation(one)]) for one in packed]
+    versions = [chunks.function_file(cloudpickle.dumps(function), [preparation(one)]) for one in packed]
 
     def both(_: int) -> list[int]:
         from loopline_worker.functions.program.call_loop import SubmittedFunction
@@ -154,7 +154,7 @@ def test_call_that_replaces_the_search_path_leaves_modules_for_the_next(tmp_path
         functions = [SubmittedFunction(version) for version in versions]
         return [function.for_call()(0) for function in functions * 2]
 
-    ran = on_a_worker(function_files.pack(cloudpickle.dumps(both)), tmp_path)
+    ran = on_a_worker(chunks.function_file(cloudpickle.dumps(both)), tmp_path)
     assert ran.stdout == "[1, 2, 1, 2]\n", ran.stderr
 
 

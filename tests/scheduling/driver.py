@@ -31,6 +31,7 @@ from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId, WithheldGpu
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.gang_messages import Member, MemberOrder, Word
+from loopline_shared.protocol.power import GoodBye
 from loopline_shared.protocol.worker_link import Assign, Report, Run
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full.store import MemoryStore
@@ -255,6 +256,8 @@ class Grid:
         ready: bool = True,
         lies: bool = False,
         clock: tuple[float, float] = (0.0, 0.0),
+        good_bye: GoodBye | None = None,
+        in_use: bool = False,
     ) -> Effects:
         """Step the worker's next Report: these results, and by default its actual attempts (killed ones confirmed).
 
@@ -292,10 +295,12 @@ class Grid:
                 agent.facts.slots if slots is None else slots,
                 spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
                 withheld_gpus=agent.withheld_gpus,
+                in_use=in_use,
             ),
             waiting=ranges_of(a for a in held if a in waiting),
             delivering=ranges_of(sorted(agent.delivering)),
             members=tuple(Member(a, is_ready=ready, port=4000) for a in agent.members),
+            good_bye=good_bye,
         )
         reported = WorkerReported(name, agent.session, said)
         ended_at = 0.0 if lies else max(map(self._ended_at, results), default=0.0)

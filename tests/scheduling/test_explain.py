@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerDrained
-from loopline_master.core.explain.explain_job import explain_job, explain_task, spoken
+from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.explain.phrases import spoken
 from loopline_shared.model import Order, Outcome, TaskId
 from tests.scheduling.driver import Grid, facts, result
 

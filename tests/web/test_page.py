@@ -20,6 +20,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, wait_for
 from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, admin, visiting
+from tests.worker.presence.test_login_manager import DELAY, emit, mock_logind, until_locked
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 expect.set_options(timeout=PATIENCE_MS)
@@ -391,6 +392,21 @@ async def test_a_killed_worker_turns_grey(visit: Visit, grid: Grid) -> None:
     await grid.kill_worker("cat")
     await expect(row_of(page, "cat")).to_contain_text("away")
     assert await text_colour(row_of(page, "cat")) != colour
+
+
+async def test_sleeping_worker_says_since_when(visit: Visit, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = visit.page
+    async with mock_logind(monkeypatch) as logind:
+        await visit.show()
+        await go(page, "Workers")
+        await grid.start_worker("cat")
+        await expect(row_of(page, "cat")).to_contain_text("connected")
+        await until_locked(logind, DELAY)
+        await emit(logind, "PrepareForSleep", True)
+        await expect(row_of(page, "cat")).to_contain_text(re.compile("asleep *since \\d\\d:\\d\\d"))
+        await row_of(page, "cat").get_by_role("link", name="cat").click()
+        await expect(page.get_by_text(re.compile("has been asleep for .*, suspended"))).to_be_visible()
+        await grid.stop_worker("cat")
 
 
 async def test_page_continues_after_a_restart_of_the_master(visit: Visit, grid: Grid) -> None:

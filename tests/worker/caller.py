@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle
 
 from loopline_shared.model import Function, Outcome, Result
-from loopline_shared.protocol import function_files
+from loopline_shared.protocol import chunks
 from loopline_shared.protocol.chunks import CRASHED, ends, join
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files.downloads import DownloadError
@@ -52,7 +52,7 @@ class Caller:
 
     def run(self, function: Callable[..., Any], *args: Any, session: str = "s", **options: Any) -> Run:
         self._calls += 1
-        file = self.files.add(function_files.pack(cloudpickle.dumps(function)))
+        file = self.files.add(chunks.function_file(cloudpickle.dumps(function)))
         call = base64.b64encode(cloudpickle.dumps((args, {}))).decode()
         asked = Function(file=file, python="3.11", session=session)
         return run_of(task=self._calls, **{"parameters": {"call": call}, "function": asked, **options})
@@ -61,7 +61,7 @@ class Caller:
         """A task that makes several calls."""
         self._calls += 1
         arguments = base64.b64encode(join(cloudpickle.dumps(call) for call in calls)).decode()
-        file = self.files.add(function_files.pack(cloudpickle.dumps(function)))
+        file = self.files.add(chunks.function_file(cloudpickle.dumps(function)))
         count = len(calls)
         asked = Function(file, "3.11", "s", chunk=count, calls=count * self._calls)
         return run_of(task=self._calls, **{"parameters": {"call": arguments}, "function": asked, **options})

@@ -9,14 +9,16 @@ import shlex
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from loopline_worker import doctor
-from loopline_worker.doctor import Findings, _peers, in_text
+from loopline_worker.doctor import Findings, _peers, _waking, in_text
 from loopline_worker.host.load import Pressure
 from loopline_worker.launch.abilities import Ability
+from loopline_worker.power import wake_facts
 from loopline_worker.presence.probe import Reading
 from loopline_worker.settings import WorkerSettings
 from tests.warm import starting
@@ -42,6 +44,22 @@ async def test_doctor_prints_its_findings_as_json(tmp_path: Path) -> None:
     assert packages["detail"].startswith("by uv (")
     unknown = next(limit for limit in found["limits"] if limit["name"] == "no unknown LOOPLINE_ variables")
     assert (unknown["has"], unknown["detail"].endswith("did you mean LOOPLINE_SLOTS?")) == (False, True)
+
+
+def test_network_card_that_wakes_the_computer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _waking(WorkerSettings(data_dir=tmp_path))
+    assert (found.has, found.detail) == (False, "no network card leads to the master (http://127.0.0.1:7461)")
+    card = tmp_path / "class/net/lo"
+    (card / "device/power").mkdir(parents=True)
+    (card / "address").write_text("52:54:00:12:34:56\n")
+    (card / "device/power/wakeup").write_text("disabled\n")
+    read = partial(wake_facts.read, sys=tmp_path, lid=tmp_path / "lid")
+    monkeypatch.setattr(wake_facts, "read", read)
+    found = _waking(WorkerSettings(data_dir=tmp_path))
+    assert (found.has, found.detail) == (False, "lo, 52:54:00:12:34:56: not armed (sudo ethtool -s lo wol g)")
+    (card / "device/power/wakeup").write_text("enabled\n")
+    assert _waking(WorkerSettings(data_dir=tmp_path)).has
+    assert "allow_wake = false" in _waking(WorkerSettings(data_dir=tmp_path, allow_wake=False)).detail
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
@@ -91,6 +109,7 @@ def test_doctor_describes_its_findings(idle_s: float | None, says: str) -> None:
         probes=probes, in_use_says="x11", idle_s=idle_s, slots=0, why="it is late", spare_cpu=1.5, cores=2.0,
         speed=1.1, pressure=Pressure(), on_battery=True, limits=limits, preferences=["Tasks run."],
         peers=Ability("peers", True, "port 7462"), gpus=[],
+        waking=Ability("wake-up over the network", False, "no network card"),
     )  # fmt: skip
     text = in_text(found)
     for part in (

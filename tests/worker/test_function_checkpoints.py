@@ -14,7 +14,7 @@ import cloudpickle
 import pytest
 
 from loopline_shared.model import AttemptId, Function, Outcome, Result
-from loopline_shared.protocol import function_files
+from loopline_shared.protocol import chunks
 from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.settings import SandboxChoice
@@ -58,7 +58,7 @@ def count(more: int) -> tuple[int, int, str]:
 
 def call(master: SmallMaster, function: Callable[..., Any], *args: Any, number: int = 1, **order: Any) -> Run:
     """A Run that calls a function, with checkpoints as often as possible unless the order says otherwise."""
-    content = function_files.pack(cloudpickle.dumps(function))
+    content = chunks.function_file(cloudpickle.dumps(function))
     name = hashlib.sha256(content).hexdigest()
     master.blobs[name] = content
     arguments = base64.b64encode(cloudpickle.dumps((args, {}))).decode()

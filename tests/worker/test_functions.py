@@ -27,7 +27,7 @@ from pydantic import TypeAdapter
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
-from loopline_shared.protocol import function_files, link_session
+from loopline_shared.protocol import chunks, link_session
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits
@@ -196,7 +196,7 @@ async def test_unpicklable_data_fails_with_a_reason(caller: Caller, what: str) -
     if what == "argument":
         run = run_of(**{**options_of(run), "parameters": {"call": base64.b64encode(b"junk").decode()}})
     elif what == "function":
-        file = caller.files.add(function_files.pack(b"junk"))
+        file = caller.files.add(chunks.function_file(b"junk"))
         run = run_of(**{**options_of(run), "function": Function(file=file, python="3.11", session="s")})
     result = await caller.bench.result(run)
     assert result.outcome is Outcome.FAILED

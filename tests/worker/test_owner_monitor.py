@@ -418,3 +418,23 @@ async def test_failed_probes_do_not_count_as_an_input(master: SmallMaster, start
     await until(lambda: frozen(master) == [True])
     await until(lambda: not agent.agent.parts.machine.freezing)
     assert agent.agent.parts.monitor.history.yielded().count == 0
+
+
+async def test_computer_is_kept_awake_until_the_owner_comes(start: Start, master: SmallMaster, hand: Hand) -> None:
+    agent = start()
+    await until(lambda: master.reports and master.reports[-1].load.slots > 0)
+    monitor = agent.agent.parts.monitor
+    assert monitor.sleep_locks == ()
+    await runs(master, agent, run_of("sh", "-c", FAMILY))
+    await until(lambda: monitor.sleep_locks == ("idle",))
+    hand.is_at_greeter = True  # type: ignore[attr-defined]
+    assert monitor.sleep_locks == ("idle", "sleep")
+    hand.idle_s = 0.0
+    await until(lambda: monitor.sleep_locks == ())
+
+
+async def test_computer_may_sleep_beside_tasks_if_its_owner_says_so(start: Start, master: SmallMaster) -> None:
+    agent = start(keep_awake=False)
+    await runs(master, agent, run_of("sh", "-c", FAMILY))
+    await until(lambda: agent.agent.parts.monitor.watches)
+    assert agent.agent.parts.monitor.sleep_locks == ()

@@ -23,6 +23,7 @@ from loopline_worker.presence import reporter as reporter_module
 from loopline_worker.presence.desktop import Desktop
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.reporter import Reporter
+from loopline_worker.presence.session_lock import SessionLock
 from loopline_worker.presence.session_reports import SessionReport, SessionReports
 from tests.worker.bench import until
 from tests.worker.presence.loops import in_both_loops, running
@@ -42,6 +43,7 @@ class Worker:
     pauses: list[float] = field(default_factory=list)
     nudges: int = 0
     watches: bool = True
+    keeps_awake: bool = False
 
     asks: int = 0
 
@@ -68,6 +70,10 @@ class Worker:
         return await asyncio.to_thread(ask, self.place, request)
 
 
+def reporter_of(place: Path, hand: Hand) -> Reporter:
+    return Reporter(str(place), IdleDetector([hand]), Desktop(), SessionLock())
+
+
 @pytest.fixture
 async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
     worker = Worker(tmp_path / "sessions")
@@ -83,7 +89,7 @@ async def test_reporter_reports_an_input_at_once(worker: Worker, monkeypatch: py
     monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
     monkeypatch.setattr(reporter_module, "_WHILE_TASKS_RUN_S", 0.01)
     hand = Hand(500.0)
-    async with running(loop, Reporter(str(worker.place), IdleDetector([hand]), Desktop()).run()):
+    async with running(loop, reporter_of(worker.place, hand).run()):
         await until(lambda: (worker.idle_s() or 0) >= 500)
         hand.idle_s = 0.0
         await until(lambda: (worker.idle_s() or 0) < 400)
@@ -97,7 +103,7 @@ async def test_notified_probe_wakes_the_reporter_without_running_tasks(
 ) -> None:
     monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
     worker.watches, hand = False, Hand(500.0)
-    reporter = Reporter(str(worker.place), IdleDetector([hand]), Desktop())
+    reporter = reporter_of(worker.place, hand)
     async with running(loop, reporter.run()):
         await until(lambda: (worker.idle_s() or 0) >= 500)
         for idle_s in (400.0, 300.0, 200.0):
@@ -107,12 +113,21 @@ async def test_notified_probe_wakes_the_reporter_without_running_tasks(
         assert worker.asks == 4, "it waits again after a wake-up"
 
 
+async def test_computer_may_sleep_from_the_first_input_on(worker: Worker) -> None:
+    worker.keeps_awake = True
+    reader, writer = await asyncio.open_unix_connection(worker.place)
+    for idle_s, keep_awake in ((500.0, False), (501.0, True), (0.0, False)):  # nothing is known before the first
+        writer.write(json.dumps({"do": "report", "idle_s": idle_s}).encode() + b"\n")
+        assert json.loads(await reader.readline())["keep_awake"] is keep_awake
+    writer.close()
+
+
 @in_both_loops
 async def test_refused_reporter_connects_again(worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     """At a login the worker may not know the session yet."""
     monkeypatch.setattr(reporter_module, "_AGAIN_S", 0.01)
     worker.here.clear()
-    async with running(loop, Reporter(str(worker.place), IdleDetector([Hand(500.0)]), Desktop()).run()):
+    async with running(loop, reporter_of(worker.place, Hand(500.0)).run()):
         await until(lambda: worker.asks)
         assert worker.idle_s() is None
         worker.here.add(ME)
@@ -136,7 +151,7 @@ async def test_reporter_survives_invalid_answers(
         writer.close()
 
     server = await asyncio.start_unix_server(serve, tmp_path / "sessions")
-    async with running(loop, Reporter(f"{tmp_path}/sessions", IdleDetector([Hand(500.0)]), Desktop()).run()):
+    async with running(loop, reporter_of(tmp_path / "sessions", Hand(500.0)).run()):
         await until(lambda: len(reports) >= 2)
     assert json.loads(reports[0]) == {"do": "report", "idle_s": 500.0, "locked": False, "inhibited": False}
     server.close()

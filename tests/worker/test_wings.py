@@ -20,15 +20,17 @@ from loopline_worker.core.gang_members import GangMembers
 from loopline_worker.core.gpu_tasks import GpuTasks
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.machine_wing import MachineWing
+from loopline_worker.core.sleep_rule import SleepRule
 from loopline_worker.energy.energy_wing import Energy, EnergyPart
 from loopline_worker.environments.environments import Environments, Provision
 from loopline_worker.gpus.gpu_wing import GpuPart, Gpus
 from loopline_worker.peers.peering import Peering
+from loopline_worker.power.sleep_wing import SleepWing
 
 WINGS: dict[type, tuple[type, ...]] = {
-    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints, Energy),
+    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints, SleepWing, Energy),
     AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart, AttemptCheckpoints, EnergyPart),
-    MachineWing: (GangMembers, GpuTasks),
+    MachineWing: (GangMembers, GpuTasks, SleepRule),
 }
 
 

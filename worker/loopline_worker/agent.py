@@ -117,7 +117,6 @@ class Agent:
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)
-            parts.monitor.tell_of_waking(self._link.reopen)
             parts.monitor.start(self._task_group)
             self.turn()
             self._is_ready.set()
@@ -227,6 +226,7 @@ class Agent:
                 parts.delivery.deliver(result)
             case do.RecordPreemption():
                 parts.monitor.record(instruction)
+                self._tell_wings()
             case do.Log(text, is_warning):
                 log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
             case do.WingInstruction():
@@ -246,6 +246,22 @@ class Agent:
         return self.parts.machine.is_in_use
 
     @property
+    def sleep_locks(self) -> tuple[str, ...]:
+        """Locks of logind that are needed so that tasks continue."""
+        return self.parts.monitor.sleep_locks
+
+    @property
+    def is_linked(self) -> bool:
+        """True while the link to the master is open."""
+        return self._link.is_open
+
+    @property
+    def is_ending(self) -> bool:
+        """True while processes of ended attempts are left, or their results are not in the journal."""
+        attempts = self.parts.machine.attempts
+        return bool(attempts.ending or attempts.delivering)
+
+    @property
     def is_stopping(self) -> bool:
         """True once the agent ends."""
         return self._stopped.is_set()
@@ -258,6 +274,14 @@ class Agent:
     def speak(self) -> None:
         """Send a Report soon."""
         self._link.speak()
+
+    def pause_link(self) -> None:
+        """Do not connect again before ``resume_link``. An open link stays open until the master closes it."""
+        self._link.pause()
+
+    def resume_link(self) -> None:
+        """Connect again at once."""
+        self._link.reopen()
 
     def log_start(self, run: Run) -> None:
         """Note that an attempt has started in slots of its own."""
@@ -323,7 +347,7 @@ class Agent:
         life, delivering = parts.machine.life, inventory.delivering
         seq, frame = session.report_of(
             held, texts, draft.load, inventory.waiting, draft.members, draft.peers,
-            delivering=delivering, checkpoints=draft.checkpoints, life=life,
+            delivering=delivering, checkpoints=draft.checkpoints, good_bye=draft.good_bye, life=life,
         )  # fmt: skip
         for wing in wings:
             wing.reported(seq)
@@ -381,6 +405,7 @@ class Agent:
         parts = self.parts
         self._sample()
         parts.monitor.sample()
+        self._tell_wings()
         short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
         if short_of_bytes > 0:
             left_bytes = short_of_bytes - parts.cache.size_bytes
@@ -395,6 +420,10 @@ class Agent:
         parts.journal.rest()
         if self._link.has_been_silent:
             self.post(LinkSilent())
+
+    def _tell_wings(self) -> None:
+        for wing in self.parts.wings:
+            wing.on_sample()
 
     def _depart_in_time(self) -> None:
         machine, departure = self.parts.machine, self.parts.departure

@@ -15,6 +15,7 @@ from typing import Any
 
 from loopline_shared.configuration.settings_source import unknown_variables
 from loopline_shared.errors import LooplineError
+from loopline_shared.protocol.power import Armed
 from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.energy import choice as energy
@@ -29,7 +30,9 @@ from loopline_worker.host.load import Battery, Meter, Pressure
 from loopline_worker.host.surroundings import check_proc, inherited_limits
 from loopline_worker.launch.abilities import Ability, abilities
 from loopline_worker.launch.sandbox import NO_SANDBOX, WORDS, kind_here
+from loopline_worker.link.own_address import addresses_towards
 from loopline_worker.owner.preferences import in_words, preferences_of
+from loopline_worker.power import wake_facts
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge, open_idle_detector
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.waiting.in_asyncio import run
@@ -61,6 +64,7 @@ class Findings:
     limits: list[Ability]
     gpus: list[Ability]  # a worker with these settings offers them, or why it does not
     peers: Ability  # files may go between this worker and others
+    waking: Ability  # a magic packet may wake this computer from suspend
     preferences: list[str]
     layout: str = ""  # the share that owners' programs keep of a core contended by tasks
 
@@ -122,6 +126,7 @@ def in_text(found: Findings) -> str:
     lines += [_mark(ability.has, ability.name, ability.detail) for ability in found.limits] or ["  not known"]
     lines += ["", "GPUs", *(_mark(gpu.has, gpu.name, gpu.detail) for gpu in found.gpus)] if found.gpus else []
     lines += ["", "files between workers", _mark(found.peers.has, found.peers.name, found.peers.detail)]
+    lines += ["", "sleep", _mark(found.waking.has, found.waking.name, found.waking.detail)]
     lines += ["", "when tasks of a worker with these settings run", *(f"  {words}" for words in found.preferences)]
     lines += [f"  Result: {found.slots} slots now" + (f", because {found.why}" if found.why else "")]
     return "\n".join(lines)
@@ -173,9 +178,25 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         limits=[*limits, *_software(settings), *_planner(), await energy.ability(settings)],
         gpus=gpus_of(settings, KnownGpus(settings.data_dir / "gpus.json").complete(find_gpus()), kind_here()[0]),
         peers=_peers(settings),
+        waking=_waking(settings),
         preferences=in_words(settings, preferences),
         layout=layout().words,
     )
+
+
+def _waking(settings: WorkerSettings) -> Ability:
+    """Return whether the network card towards the master is armed, as far as the system tells."""
+    address, _ = addresses_towards(settings.master)
+    card = wake_facts.read(wake_facts.card_of(address), "", is_allowed=settings.allow_wake, can_suspend=False)
+    if card is None:
+        return Ability("wake-up over the network", False, f"no network card leads to the master ({settings.master})")
+    has = settings.allow_wake and card.from_suspend is Armed.YES and not card.obstacle
+    armed = {Armed.YES: "armed", Armed.NO: f"not armed (sudo ethtool -s {card.interface} wol g)"}
+    words = [armed.get(card.from_suspend, "not known if armed"), *([card.obstacle] if card.obstacle else [])]
+    words += [] if settings.allow_wake else ["allow_wake = false refuses"]
+    mode = f", suspend mode {card.mem_sleep}" if card.mem_sleep else ""
+    detail = f"{card.interface}, {card.hardware_address}: {', '.join(words)}{mode}"
+    return Ability("wake-up over the network", has, detail)
 
 
 def _inherited() -> Ability:

@@ -62,9 +62,11 @@ from loopline_worker.state.result_delivery import ResultDelivery
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
+    from loopline_shared.protocol.power import WakeFacts
     from loopline_worker.checkpoints.tools import CheckpointTools
     from loopline_worker.energy.energy_wing import Energy
     from loopline_worker.launch.sandbox import Sandbox
+    from loopline_worker.power.sleep_wing import SleepWing
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +119,8 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities, departure = _abilities(settings, sandbox), _departure(settings)
-    gpus = _gpus(settings, data_directory.gpus, has_walls=sandbox is not None)
-    energy = _energy(settings, computer, data_directory.idle_power, task_group, gpus)
+    gpus = _gpus(settings, data_directory.gpus, task_group, has_walls=sandbox is not None)
+    energy = _energy(settings, computer, data_directory.idle_power, task_group, gpus, lambda: _is_woken(sleep))
     known = _facts(settings, data_directory, computer, python, sandbox, abilities, gpus)
     own = replace(known, until=departure.told, energy=_sources(energy, gpus))
     preferences = preferences_of(settings, computer.memory_bytes())
@@ -138,13 +140,11 @@ def assemble(
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
     checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
-    fence = Fence(lambda: link_quality.answered_at)
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints, *energy)
+    fence, sleep = Fence(lambda: link_quality.answered_at), _sleep(settings, own, task_group)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *sleep, *gpus, checkpoints, *energy)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
-    for each in gpus:
-        task_group.start(each.watch.keep(each.on_reading))
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
@@ -179,6 +179,27 @@ def _checkpoints(
         )  # fmt: skip
 
     return Checkpoints(store, make_tools)
+
+
+def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup) -> list[SleepWing]:
+    """Return the wing for the computer's sleep, where the system announces it."""
+    if sys.platform != "linux":
+        return []
+    from loopline_worker.power import wake_facts
+    from loopline_worker.power.sleep_wing import SleepWing
+
+    def read(can_suspend: bool) -> WakeFacts | None:
+        subnet = own.link.subnet if own.link else ""
+        card, is_allowed = wake_facts.card_of(own.address), settings.allow_wake
+        return wake_facts.read(card, subnet, is_allowed=is_allowed, can_suspend=can_suspend)
+
+    wing = SleepWing(task_group, read)
+    task_group.start(wing.watch())
+    return [wing]
+
+
+def _is_woken(sleep: Sequence[SleepWing]) -> bool:
+    return any(each.is_woken for each in sleep)
 
 
 def _departure(settings: WorkerSettings) -> Departure:
@@ -247,15 +268,16 @@ def _facts(
 
 
 def _energy(
-    settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup, gpus: Sequence[Gpus]
-) -> list[Energy]:
+    settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup, gpus: Sequence[Gpus],
+    is_woken: Callable[[], bool],
+) -> list[Energy]:  # fmt: skip
     if not (settings.watts_command or settings.watts_busy or _COUNTERS.exists()):
         return []
     from loopline_worker.energy.choice import open_energy  # for few workers
 
     return open_energy(
         settings, computer, idle_power, task_group,
-        gpus_j=lambda: sum(each.joules for each in gpus), is_woken=lambda: False,
+        gpus_j=lambda: sum(each.joules for each in gpus), is_woken=is_woken,
     )  # fmt: skip
 
 
@@ -269,8 +291,10 @@ def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource
     return tuple(sorted([*named, *(each.resource for each in gpus)], key=lambda one: one.name))
 
 
-def _gpus(settings: WorkerSettings, known: Path, *, has_walls: bool) -> list[Gpus]:
-    """Return the wing for the GPUs that this worker offers, if there are any. ``known``: the file about them.
+def _gpus(settings: WorkerSettings, known: Path, task_group: TaskGroup, *, has_walls: bool) -> list[Gpus]:
+    """Return the wing for the GPUs that this worker offers, if there are any, and watch them.
+
+    ``known``: the file about them.
 
     Raises LooplineError if the sandbox would show one of them to all tasks.
     """
@@ -289,7 +313,9 @@ def _gpus(settings: WorkerSettings, known: Path, *, has_walls: bool) -> list[Gpu
     is_dedicated = settings.dedicated or settings.gpu is GpuChoice.DEDICATED
     if not offered:
         return []
-    return [Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated, has_walls=has_walls)]
+    wing = Gpus(offered, GpuLocks(), KnownGpus(known), is_dedicated=is_dedicated, has_walls=has_walls)
+    task_group.start(wing.watch.keep(wing.on_reading))
+    return [wing]
 
 
 def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:

@@ -218,6 +218,10 @@ class WorkerSettings(Settings):
     ] = None
     yield_to_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
+    allow_wake: Annotated[bool, Field(description="the grid may wake this computer when it sleeps")] = True
+    keep_awake: Annotated[
+        bool, Field(description="this computer does not fall asleep while a task runs and nobody uses it")
+    ] = True
     on_metered: Annotated[bool, Field(description="files of tasks go over metered connections too")] = False
     max_mb_per_day: Annotated[
         float | None, Field(ge=0, description="MB of task files over the network in a day; default: any")

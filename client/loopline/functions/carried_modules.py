@@ -1,4 +1,4 @@
-"""Modules that travel with a function, as a preparation (protocol/function_files.py), and are imported from memory.
+"""Modules that travel with a function, as a preparation (protocol/chunks.py), and are imported from memory.
 
 They travel as a zip archive, with each module's own file as its comment, so that tracebacks name that. Processes that
 the function starts find them in the archive, which is on their path as an open file of the interpreter's.

@@ -1,6 +1,6 @@
 """The ``initializer`` of an executor: each interpreter calls it before its first call.
 
-It travels as a preparation (protocol/function_files.py). Every call gets a fresh copy of its function, with the
+It travels as a preparation (protocol/chunks.py). Every call gets a fresh copy of its function, with the
 globals that it had in the user's program. The globals that belong to the initializer are the exception. Those that it
 sets, and the data that it names, are the interpreter's: a call finds them as the initializer or the last call left
 them, as in a process pool.

@@ -22,7 +22,7 @@ from typing import Any
 
 from loopline.functions.carried_modules import Sources, pack, preparation
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol import function_files
+from loopline_shared.protocol import chunks
 
 MOST_BYTES = 4 * 2**20
 """Most bytes of source that go along."""
@@ -45,7 +45,7 @@ class CarriedModules:
     def with_function(self, pickle: bytes, preparations: Iterable[bytes] = ()) -> bytes:
         """Return the file of a function that brings its modules along, and other preparations that may use them."""
         own = [preparation(self.packed)] if self.names else []
-        return function_files.pack(pickle, [*own, *preparations])
+        return chunks.function_file(pickle, [*own, *preparations])
 
 
 class UserModules:

@@ -75,12 +75,16 @@ def for_system_with_users(
     """
     words = [*starter, "--tasks-as", TASKS_AS, "--", *command]
     plan = _of_system(etc / "systemd/system", filled("system_with_users.service", command=quoted(words)))
-    users = etc / "sysusers.d" / USERS
+    users, alarm = etc / "sysusers.d" / USERS, etc / "tmpfiles.d" / USERS
     lines = "\n".join(f'u {TASKS_AS}{slot} - "Tasks of Loopline"' for slot in range(1, slots + 1))
     return replace(
         plan,
-        beside={users: filled("sysusers.conf", slots=lines)},
-        install=[["systemd-sysusers", str(users)], *plan.install],
+        beside={
+            users: filled("sysusers.conf", slots=lines),
+            alarm: filled("clock_alarm.conf"),
+            etc / "polkit-1/rules.d/60-loopline.rules": filled("suspend.rules"),
+        },
+        install=[["systemd-sysusers", str(users)], ["systemd-tmpfiles", "--create", str(alarm)], *plan.install],
     )
 
 

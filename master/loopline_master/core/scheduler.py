@@ -13,6 +13,7 @@ from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.fencing.fencing_wing import Fencing
 from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.leases.lease_wing import Leases
+from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.reservations.reservation_wing import Reservations
 from loopline_master.core.wings.resources.resources_wing import Resources
 from loopline_master.core.wings.shares.shares_wing import Shares
@@ -30,6 +31,7 @@ WINGS: tuple[type[Wing], ...] = (
     Reservations,
     Checkpoints,
     Energy,
+    Power,
     StallExemptions,
     OverdrawnExemptions,
     Proofs,

@@ -9,6 +9,7 @@ from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Ta
 from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
@@ -35,12 +36,13 @@ class Snapshot:
     checkpoints: list[SavedCheckpoint] = field(default_factory=list)
     resumed: list[ResumedAttempt] = field(default_factory=list)
     checkpoint_accounts: list[CheckpointAccount] = field(default_factory=list)
+    sleepers: list[Sleeper] = field(default_factory=list)
 
     def of(self, kind: type[Entity]) -> list[Entity]:
         """Return the rows of a wing's entities of this class."""
         found: dict[type, list[Any]] = {
             Gang: self.gangs, Plan: self.plans, Carrier: self.carriers, User: self.users, Limit: self.limits,
             SavedCheckpoint: self.checkpoints, ResumedAttempt: self.resumed,
-            CheckpointAccount: self.checkpoint_accounts,
+            CheckpointAccount: self.checkpoint_accounts, Sleeper: self.sleepers,
         }  # fmt: skip
         return found[kind]

@@ -24,6 +24,7 @@ from loopline_master.core.kernel.invariants import check_job, check_worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
+from loopline_master.core.wings.power.sleeper import Sleepers
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import WHOLE_GRID
 from loopline_master.core.wings.trust.trust import Mismatch
@@ -176,7 +177,9 @@ class Metrics:
         self._set("jobs", (job.state for job in state.jobs.values() if not job.is_over))
         self._set("attempts", (attempt.state for attempt in state.attempts.values()))
         self._live["workers"].labels("connected").set(len(connected))
-        self._live["workers"].labels("away").set(len(state.workers) - len(connected))
+        asleep = sum(sleeper.is_asleep for sleeper in state.own(Sleepers).of.values())
+        self._live["workers"].labels("asleep").set(asleep)
+        self._live["workers"].labels("away").set(len(state.workers) - len(connected) - asleep)
         quarantined = sum(worker.quarantined_until is not None for worker in connected)
         self._live["workers"].labels("quarantined").set(quarantined)
         self._programs.set(len(state.programs))

@@ -50,6 +50,7 @@ from loopline_master.store.tables import (
     programs,
     removals,
     resumptions,
+    sleepers,
     specs,
     tasks,
     users,
@@ -75,6 +76,7 @@ _COMPARED = (
     resumptions,
     checkpoint_accounts,
     energies,
+    sleepers,
     exemptions,
     evidence,
 )
@@ -181,6 +183,7 @@ class _Memory:
         for name in effects.gone:
             self._rows[workers].pop((name,), None)
             self._rows[carriers].pop((name,), None)
+            self._rows[sleepers].pop((name,), None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

@@ -24,6 +24,7 @@ from loopline_master.store.rows import (
     PLANS,
     PROGRAMS,
     RESUMPTIONS,
+    SLEEPERS,
     TASKS,
     USERS,
     WORKERS,
@@ -67,6 +68,7 @@ def snapshot(connection: Connection) -> Snapshot:
         checkpoints=_all(connection, CHECKPOINTS, checkpoints.c.job.in_(select(jobs.c.id).where(_live))),
         resumed=_all(connection, RESUMPTIONS, resumption.in_(_lasting)),
         checkpoint_accounts=_all(connection, CHECKPOINT_ACCOUNTS, account.in_(_lasting)),
+        sleepers=_all(connection, SLEEPERS),
     )
 
 

@@ -27,6 +27,7 @@ from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
@@ -308,6 +309,7 @@ CHECKPOINTS = Mapper(SavedCheckpoint, tables.checkpoints)
 RESUMPTIONS = Mapper(ResumedAttempt, tables.resumptions)
 CHECKPOINT_ACCOUNTS = Mapper(CheckpointAccount, tables.checkpoint_accounts)
 ENERGIES = Mapper(AttemptEnergy, tables.energies)
+SLEEPERS = Mapper(Sleeper, tables.sleepers)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 EVIDENCE = Mapper(Evidence, tables.evidence)
 _RECORDED = (
@@ -338,6 +340,7 @@ _OF_WINGS: dict[type, Mapper[Any]] = {
     Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS, Limit: LIMITS,
     SavedCheckpoint: CHECKPOINTS, ResumedAttempt: RESUMPTIONS, CheckpointAccount: CHECKPOINT_ACCOUNTS,
     AttemptEnergy: ENERGIES,
+    Sleeper: SLEEPERS,
 }  # fmt: skip
 """The same, of wings: after those of the kernel."""
 _of_kinds = attrgetter(*_KINDS)

@@ -74,6 +74,7 @@ from loopline_master.store.tables import (
     limits,
     notifications,
     programs,
+    sleepers,
     tokens,
     workers,
 )
@@ -384,7 +385,12 @@ def _deleting(table: Table, *columns: str) -> Statement:
 
 _FORGET, _DISBAND = _deleting(programs, "owner", "name", "folder"), _deleting(gangs, "job", "task", "first")
 _UNLIMIT, _OUTDATE = _deleting(limits, "name", "user"), _deleting(checkpoints, "job", "task", "manifest")
-_GONE = _deleting(workers, "name"), _deleting(carriers, "name"), _deleting(tokens, "worker")
+_GONE = (
+    _deleting(workers, "name"),
+    _deleting(carriers, "name"),
+    _deleting(tokens, "worker"),
+    _deleting(sleepers, "worker"),
+)
 """A worker that is forgotten loses its token and has to join again."""
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),

@@ -43,6 +43,7 @@ from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
@@ -236,6 +237,8 @@ energies = Table(  # of attempts whose workers measure or declare it
     ForeignKeyConstraint(["job"], ["jobs.id"]),
     sqlite_with_rowid=False,
 )
+
+sleepers = Table("sleepers", metadata, *_columns(Sleeper, key=["worker"]))  # workers that have said good-bye
 
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 

@@ -1,12 +1,17 @@
-"""Several calls in one task: the format of their arguments and of their ends.
+"""Formats of functions: of the file that a function travels in, and of several calls in one task.
+
+The file has the function's pickle, and preparations that are loaded before it. Preparations are pickles, too. Loading
+one makes modules importable, or runs an initializer. An interpreter loads them once, and again when it has loaded
+others since; it loads the function for each call (functions/program/call_loop.py).
 
 Arguments: for each call its length, and a pickle of its positional arguments. Ends, in order of the calls: the kind
 of end, the seconds, the length, and a pickle of the return value, or of (the pickle of the exception, its traceback).
-The interpreter's end of it (functions/program/call_loop.py) repeats the format, because it runs without our packages.
+The interpreter's end of it (there, too) repeats the format, because it runs without our packages.
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -31,3 +36,8 @@ def ends(content: bytes) -> Iterator[tuple[int, float, bytes]]:
         if at > len(content):
             return
         yield how, seconds, content[at - length : at]
+
+
+def function_file(function: bytes, preparations: Iterable[bytes] = ()) -> bytes:
+    """Return the file of a function: the same for the same pickles."""
+    return pickle.dumps((tuple(preparations), function), 5)

@@ -24,6 +24,7 @@ from loopline_shared.model import AttemptId, Facts, Held, Load, Result
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.checkpoints import CheckpointReport
 from loopline_shared.protocol.gang_messages import Member
+from loopline_shared.protocol.power import GoodBye
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerReport
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -139,6 +140,7 @@ class WorkerSession:
         *,
         delivering: Iterable[AttemptId] = (),
         checkpoints: CheckpointReport | None = None,
+        good_bye: GoodBye | None = None,
         life: str = "",
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
@@ -154,6 +156,7 @@ class WorkerSession:
             members=tuple(members),
             peers=peers,
             checkpoints=checkpoints,
+            good_bye=good_bye,
             life=life if self.sent == 1 else "",
         )
         return self.sent, encode(report)
@@ -169,12 +172,14 @@ class WorkerSession:
         *,
         delivering: Iterable[AttemptId] = (),
         checkpoints: CheckpointReport | None = None,
+        good_bye: GoodBye | None = None,
         life: str = "",
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
         seq, frame = self.report(
-            holding, (), load, waiting, members, peers, delivering=delivering, checkpoints=checkpoints, life=life
-        )
+            holding, (), load, waiting, members, peers,
+            delivering=delivering, checkpoints=checkpoints, good_bye=good_bye, life=life,
+        )  # fmt: skip
         return seq, with_results(frame, results)
 
 

@@ -40,6 +40,7 @@ from loopline_shared.protocol.attempt_ranges import AttemptRanges
 from loopline_shared.protocol.checkpoints import CheckpointOrder, CheckpointReport
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.protocol.gpus import MAX_GPUS, GpuId
+from loopline_shared.protocol.power import GoodBye, PowerOrders
 from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
@@ -125,6 +126,7 @@ class Report:
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     checkpoints: Annotated[CheckpointReport | None, Field(exclude_if=not_)] = None  # None: no news of any
     life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
+    good_bye: Annotated[GoodBye | None, Field(exclude_if=not_)] = None  # the computer is about to sleep
     kind: Literal["report"] = "report"
 
 
@@ -193,6 +195,7 @@ class Assign:
     quarantine: Quarantine | None = None  # shown to the PC's owner; None: the worker is healthy
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs
     peers: Annotated[PeerOrders | None, Field(exclude_if=not_)] = None  # files to take from workers; None: none
+    power: Annotated[PowerOrders | None, Field(exclude_if=not_)] = None  # None: no orders
     kind: Literal["assign"] = "assign"
 
 

@@ -18,6 +18,7 @@ from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption, flaw_of
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
@@ -41,6 +42,7 @@ class MemoryStore:
         self.resumed: dict[AttemptId, ResumedAttempt] = {}
         self.checkpoint_accounts: dict[AttemptId, CheckpointAccount] = {}
         self.energies: dict[tuple[int, int, int, str], AttemptEnergy] = {}
+        self.sleepers: dict[str, Sleeper] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, float, str], Exemption] = {}
         self.evidence: dict[tuple[int, float, str], Evidence] = {}
@@ -70,9 +72,11 @@ class MemoryStore:
         for name in effects.gone:
             self.workers.pop(name, None)
             self.carriers.pop(name, None)
+            self.sleepers.pop(name, None)
         self.gangs |= {key: copy(gang) for key, gang in effects.rows(Gang).items()}
         self.plans |= {key: copy(plan) for key, plan in effects.rows(Plan).items()}
         self.carriers |= {key: copy(carrier) for key, carrier in effects.rows(Carrier).items()}
+        self.sleepers |= {key: copy(sleeper) for key, sleeper in effects.rows(Sleeper).items()}
         self.users |= {key: copy(user) for key, user in effects.rows(User).items()}
         for gone in effects.dropped(Limit):
             self.limits.pop(gone, None)
@@ -112,6 +116,7 @@ class MemoryStore:
             gangs=[copy(gang) for gang in self.gangs.values()],
             plans=[copy(plan) for plan in self.plans.values() if not plan.is_over],
             carriers=[copy(carrier) for carrier in self.carriers.values()],
+            sleepers=[copy(sleeper) for sleeper in self.sleepers.values()],
             users=[copy(user) for user in self.users.values()],
             limits=[copy(limit) for limit in self.limits.values()],
             checkpoints=[copy(saved) for saved in self.checkpoints.values() if saved.job in live],

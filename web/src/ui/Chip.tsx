@@ -15,6 +15,7 @@ const TONES: Record<string, string> = {
   draining: "held",
   quarantined: "bad",
   away: "bad",
+  asleep: "held",
   "in use": "owner",
   frozen: "owner",
   withheld: "owner",

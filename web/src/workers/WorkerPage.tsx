@@ -88,6 +88,8 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
               plural(worker.last_hour.tasks, "task"),
         ],
         ["Network", load && networkOf(load)],
+        ["Asleep", worker.sleep?.since && `since ${moment(worker.sleep.since)}`],
+        ["Waking", worker.sleep && (worker.sleep.obstacle || "the grid can wake it")],
         ["Quarantined", worker.quarantine && `until ${moment(worker.quarantine.until)}: ${worker.quarantine.reason}`],
         ["Half-open", worker.half_open && "back from quarantine, with one attempt at a time"],
         [

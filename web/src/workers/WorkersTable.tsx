@@ -2,7 +2,7 @@ import type { LastHour, WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { isAdmin } from "../session/session";
-import { ago, decimal, delay, plural } from "../text/human";
+import { ago, decimal, delay, plural, shortMoment } from "../text/human";
 import { BulkBar } from "../lists/BulkBar";
 import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
@@ -94,6 +94,7 @@ function State({ worker }: { worker: WorkerView }) {
   return (
     <span class="state-cell">
       <Chip state={stateOf(worker)} />
+      {stateOf(worker) === "asleep" && <span class="faint">since {shortMoment(worker.sleep?.since, now.value)}</span>}
       {worker.drain_reason && <span class="reason">{worker.drain_reason}</span>}
       {!!worker.mismatches && <Chip state="mismatch">{plural(worker.mismatches, "result")} contradicted</Chip>}
       {!!worker.overstated && (

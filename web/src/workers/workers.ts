@@ -69,7 +69,7 @@ export const loadOf = (worker: WorkerView): Load | null => (worker.connected ? w
 
 /** The state of a worker in one word. */
 export function stateOf(worker: WorkerView): string {
-  if (!worker.connected) return "away";
+  if (!worker.connected) return worker.sleep?.since ? "asleep" : "away";
   if (worker.quarantine) return "quarantined";
   if (worker.draining) return "draining";
   const load = loadOf(worker);

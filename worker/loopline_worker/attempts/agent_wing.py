@@ -32,6 +32,18 @@ class AgentView(Protocol):
         """True if the owner uses the computer or presence is unknown."""
 
     @property
+    def sleep_locks(self) -> tuple[str, ...]:
+        """Locks of logind that are needed so that tasks continue."""
+
+    @property
+    def is_linked(self) -> bool:
+        """True while the link to the master is open."""
+
+    @property
+    def is_ending(self) -> bool:
+        """True while processes of ended attempts are left, or their results are not in the journal."""
+
+    @property
     def is_stopping(self) -> bool:
         """True once the agent ends: there is time to write to the disk, but not to send files."""
 
@@ -44,6 +56,12 @@ class AgentView(Protocol):
 
     def speak(self) -> None:
         """Send a Report soon."""
+
+    def pause_link(self) -> None:
+        """Do not connect again before ``resume_link``. An open link stays open until the master closes it."""
+
+    def resume_link(self) -> None:
+        """Connect again at once."""
 
     def log_start(self, run: Run) -> None:
         """Log that an attempt of a wing has started."""
@@ -119,8 +137,8 @@ class AttemptPart:
 class AgentWing:
     """Optional feature of the agent. Every hook does nothing by default.
 
-    A wing is asleep until its first use. Then only ``attach``, ``connected``, ``prepare``, ``obey``, ``make_room``,
-    ``notice`` and ``close`` are called, so that an ordinary task enters none of its files.
+    A wing is asleep until its first use. Then only ``attach``, ``connected``, ``prepare``, ``obey``, ``on_sample``,
+    ``make_room``, ``notice`` and ``close`` are called, so that an ordinary task enters none of its files.
     """
 
     machine_wing: type[MachineWing] | None = None
@@ -146,6 +164,9 @@ class AgentWing:
 
     def obey(self, instruction: WingInstruction) -> None:
         """Carry out an instruction of ``machine_wing``; others are for other wings."""
+
+    def on_sample(self) -> None:
+        """Called every few seconds and when tasks were frozen for the owner, also while the wing is asleep."""
 
     def assign(self, assign: Assign) -> None:
         """Apply the wing's part of an Assign."""

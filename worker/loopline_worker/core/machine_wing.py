@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loopline_shared.model import Held, Load
     from loopline_shared.protocol.checkpoints import CheckpointReport
     from loopline_shared.protocol.gang_messages import Member
+    from loopline_shared.protocol.power import GoodBye
     from loopline_shared.protocol.transfers import PeerReport
     from loopline_shared.protocol.worker_link import Assign
     from loopline_worker.core.attempts import Attempts
@@ -45,6 +46,7 @@ class DraftReport:
     members: Sequence[Member] = ()
     peers: PeerReport | None = None
     checkpoints: CheckpointReport | None = None
+    good_bye: GoodBye | None = None
 
 
 class MachineWing:

@@ -63,6 +63,8 @@ class Link:
         self._was_welcome = False
         self._complaint = ""
         self._woken = asyncio.Event()
+        self._may_connect = asyncio.Event()
+        self._may_connect.set()
 
     @property
     def is_open(self) -> bool:
@@ -95,8 +97,13 @@ class Link:
         """Reconnect at once: the connection is probably dead, or uses an old certificate."""
         self._backoff.reset()
         self._woken.set()
+        self._may_connect.set()
         if self._conversation:
             self._conversation.give_up(reason)
+
+    def pause(self) -> None:
+        """Do not connect again before ``reopen``. An open connection stays open until the master closes it."""
+        self._may_connect.clear()
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but only until ``reopen`` is called; not at all if it was called since the last connection."""
@@ -109,6 +116,7 @@ class Link:
         """Stay connected. Raises LooplineError if the first connection is refused."""
         while True:
             try:
+                await self._may_connect.wait()
                 await self._connect_once()
             except LooplineError as refusal:
                 if refusal.code == "wrong_name" and self._http_client.trust.drop_shown():
@@ -120,6 +128,8 @@ class Link:
             except _AnewError as how:  # the master is there: it has said so
                 log.info("connecting again to %s, %s from now on", self._http_client.master, how)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
+                if not self._may_connect.is_set():
+                    continue
                 await self._http_client.turn_to_next(self._lease_s)
                 self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())
                 link_session.prepare()  # while it is waited for

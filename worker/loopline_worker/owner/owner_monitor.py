@@ -77,6 +77,7 @@ class OwnerMonitor:
         self._battery = Battery()
         blockers = () if settings.dedicated else settings.pause_while_running
         self._programs = BlockingPrograms(blockers) if blockers else None
+        self._may_keep_awake = settings.keep_awake
         self._heeds_hours = not settings.dedicated
         self._off_file = settings.off_file
         self._idle_detector = _open_idle_detector() if self.preferences.needs_presence else None
@@ -118,11 +119,6 @@ class OwnerMonitor:
 
             task_group.start(run(metered.watch(self._learn_metered)))
 
-    def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
-        """Call ``on_wake`` after each suspend of the computer."""
-        if self._idle_detector:
-            self._idle_detector.tell_of_waking(on_wake)
-
     def use_reports(self, reports: SessionReports) -> None:
         """Use the readings of this computer's session reporters."""
         if self._idle_detector:
@@ -131,6 +127,18 @@ class OwnerMonitor:
     def knows(self, uid: int) -> bool:
         """True if this user is logged in at this computer."""
         return self._idle_detector is not None and self._idle_detector.knows(uid)
+
+    @property
+    def keeps_awake(self) -> bool:
+        """True if tasks need the computer awake: one runs, and the owner is away."""
+        return self._may_keep_awake and self.watches and not self.is_in_use
+
+    @property
+    def sleep_locks(self) -> tuple[str, ...]:
+        """Locks of logind that are needed so that tasks continue. A login screen ignores the lock *idle*."""
+        if not self.keeps_awake:
+            return ()
+        return ("idle", "sleep") if self._idle_detector and self._idle_detector.is_at_greeter else ("idle",)
 
     @property
     def watches(self) -> bool:

@@ -99,9 +99,10 @@ class SessionServer:
             raise ValueError("only those who are logged in at this computer are answered")
         match request.get("do"):
             case "report":
-                if self._reports.note(connection, uid, SessionReport.from_json(request)):
+                if was_used := self._reports.note(connection, uid, SessionReport.from_json(request)):
                     self._monitor.nudge()
-                return {"watch": self._monitor.watches}
+                keeps_awake = self._monitor.keeps_awake and not was_used
+                return {"watch": self._monitor.watches, "keep_awake": keeps_awake}
             case "pause":
                 self._controls.pause(end_of(str(request.get("for")), time.time()))
                 log.info("user %d, who is logged in here, paused this worker: %.50s", uid, request.get("for"))

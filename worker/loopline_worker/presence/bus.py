@@ -47,14 +47,17 @@ class Bus:
         self._has_signal = False
 
     @classmethod
-    def open(cls, of_system: bool) -> Routine[Self]:
-        """Connect. Raises BusError if there is no bus; OSError and others if it does not answer."""
+    def open(cls, of_system: bool, *, takes_files: bool = False) -> Routine[Self]:
+        """Connect. ``takes_files``: answers may contain open files, which the caller has to close.
+
+        Raises BusError if there is no bus; OSError and others if it does not answer.
+        """
         if not _may_be_there(of_system):
             raise BusError("there is no such bus here")
         from jeepney.bus import get_bus
 
         until = time.monotonic() + _ASK_WITHIN_S
-        bus = cls(LocalConnection(get_bus("SYSTEM" if of_system else "SESSION")))
+        bus = cls(LocalConnection(get_bus("SYSTEM" if of_system else "SESSION"), takes_files=takes_files))
         try:
             yield from bus._authenticate(until)
             yield from bus._call((_DBUS, _DBUS_PATH, _DBUS, "Hello"), until)
@@ -102,7 +105,7 @@ class Bus:
     def _authenticate(self, until: float) -> Routine[None]:
         from jeepney.auth import BEGIN, Authenticator
 
-        conversation = Authenticator()
+        conversation = Authenticator(enable_fds=self._connection.takes_files)
         for words in conversation:
             self._connection.send(words)
             conversation.feed((yield from self._connection.part(until)))
@@ -129,7 +132,9 @@ class Bus:
         from jeepney import HeaderFields, MessageType
 
         while (message := self._parser.get_next_message()) is None:
-            self._parser.add_data((yield from self._connection.part(until)))
+            part = yield from self._connection.part(until)
+            files, self._connection.files = self._connection.files, []
+            self._parser.add_data(part, files)
         if message.header.message_type is MessageType.signal:
             self._has_signal = True
             self._on_signal(message.header.fields[HeaderFields.member], message.body)

@@ -47,12 +47,6 @@ class IdleDetector:
         """Return what is to run so that the probes that are notified of an input call ``on_input``."""
         return [probe.listen(on_input) for probe in self._probes]
 
-    def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
-        """Call ``on_wake`` after each suspend of the computer, if the system reports it."""
-        for probe in self._probes:
-            if hasattr(probe, "on_wake"):
-                probe.on_wake = on_wake
-
     def use_reports(self, reports: SessionReports) -> None:
         """Use the reporters' readings in the probe of sessions."""
         for probe in self._probes:
@@ -62,6 +56,11 @@ class IdleDetector:
     def knows(self, uid: int) -> bool:
         """True if this user is logged in here."""
         return any(uid in getattr(probe, "people", ()) for probe in self._probes)
+
+    @property
+    def is_at_greeter(self) -> bool:
+        """True if a login screen is shown."""
+        return any(getattr(probe, "is_at_greeter", False) for probe in self._probes)
 
     def look(self) -> Idleness:
         """Return the combined reading."""

@@ -26,6 +26,8 @@ _PATH = "/org/freedesktop/login1"
 _MANAGER = "org.freedesktop.login1.Manager"
 _SESSION = "org.freedesktop.login1.Session"
 _EVERY_S = 10.0
+OURS = "Loopline"
+"""Name of our own inhibitors, which are no sign of use."""
 _GRAPHICAL = ("x11", "wayland", "mir")
 
 
@@ -38,7 +40,6 @@ class Logind(BusProbe):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_wake: Callable[[], None] = lambda: None  # called after each suspend of the computer
         self.reports: SessionReports | None = None  # of those sessions whose reporters speak to this worker
         self.people: frozenset[int] = frozenset()  # users who have a session that can get input
         self._uid = os.getuid()
@@ -53,7 +54,6 @@ class Logind(BusProbe):
 
         def told(signal: str, body: tuple[Any, ...]) -> None:
             if signal == "PrepareForSleep" and body == (False,):
-                self.on_wake()
                 on_input()
 
         yield from bus.subscribe(f"sender='{_SERVICE}'", told)
@@ -64,6 +64,11 @@ class Logind(BusProbe):
             if reading.idle_s is not None and reading.idle_s < _EVERY_S:
                 on_input()
             yield from bus.signalled(time.monotonic() + _EVERY_S)
+
+    @property
+    def is_at_greeter(self) -> bool:
+        """True if a login screen is shown, which may suspend the computer by itself."""
+        return any(one.get("Class") == "greeter" and one.get("Active") for one in self._sessions.values())
 
     def look(self) -> Reading:
         """Return the last reading with the changes reported since."""
@@ -130,7 +135,11 @@ def _inhibitors(bus: Bus) -> Routine[dict[int, str]]:
         listed = yield from bus.ask(_SERVICE, _PATH, _MANAGER, "ListInhibitors")
     except BusError:
         return {}
-    return {uid: who for what, who, _, mode, uid, _ in listed if mode == "block" and "idle" in what.split(":")}
+    return {
+        uid: who
+        for what, who, _, mode, uid, _ in listed
+        if mode == "block" and "idle" in what.split(":") and who != OURS
+    }
 
 
 def _user(session: Mapping[str, Any]) -> int:

@@ -22,6 +22,7 @@ from loopline_worker.presence.gamepads import Gamepads
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Probe
+from loopline_worker.presence.session_lock import SessionLock
 from loopline_worker.presence.session_reports import SessionReport
 from loopline_worker.presence.waiting.local_connection import LocalConnection
 from loopline_worker.presence.waiting.poll_loop import Bell, PollLoop
@@ -39,11 +40,12 @@ _MOST_BYTES = 4096
 class Reporter:
     """Speaks to the worker's socket, and reconnects when the worker comes back."""
 
-    def __init__(self, socket: str, detector: IdleDetector, desktop: Desktop) -> None:
+    def __init__(self, socket: str, detector: IdleDetector, desktop: Desktop, lock: SessionLock) -> None:
         self._socket = socket
         self._detector = detector
         self._desktop = desktop
         self._stirred = Bell()
+        self._lock = lock
 
     def stir(self) -> None:
         """Report at once: there was an input."""
@@ -54,6 +56,7 @@ class Reporter:
         while True:
             with suppress(OSError, ValueError, EOFError):
                 yield from self._report()
+            self._lock.set(is_wanted=False)
             yield from pause(_AGAIN_S)
 
     def _report(self) -> Routine[NoReturn]:
@@ -62,7 +65,9 @@ class Reporter:
                 self._stirred.silence()
                 worker.send(json.dumps({"do": "report", **self._state().to_json()}).encode() + b"\n")
                 answer = yield from worker.line(_MOST_BYTES, time.monotonic() + _ANSWER_WITHIN_S)
-                yield from self._until_next(_do_tasks_run(answer))
+                tasks_run, keep_awake = _parsed(answer)
+                self._lock.set(keep_awake)
+                yield from self._until_next(tasks_run)
 
     def _state(self) -> SessionReport:
         idle_s = self._detector.look().idle_s
@@ -80,11 +85,11 @@ class Reporter:
             before_s = idle_s
 
 
-def _do_tasks_run(answer: bytes) -> bool:
-    """Return what the worker answers. Raises ValueError if it refuses the report."""
+def _parsed(answer: bytes) -> tuple[bool, bool]:
+    """Return whether tasks run, and whether they need the computer awake. Raises ValueError for a refusal."""
     match json.loads(answer):
-        case {"watch": bool(watch)}:
-            return watch
+        case {"watch": bool(watch), "keep_awake": bool(keep_awake)}:
+            return watch, keep_awake
         case refusal:
             raise ValueError(f"the worker refuses: {refusal}")
 
@@ -92,10 +97,10 @@ def _do_tasks_run(answer: bytes) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Report until the session ends."""
     named = sys.argv[1:] if arguments is None else arguments
-    detector, desktop = IdleDetector(_probes()), Desktop()
-    reporter = Reporter(named[0] if named else SOCKET, detector, desktop)
+    detector, desktop, lock = IdleDetector(_probes()), Desktop(), SessionLock()
+    reporter = Reporter(named[0] if named else SOCKET, detector, desktop, lock)
     with suppress(KeyboardInterrupt):
-        PollLoop().run(*detector.listen(reporter.stir), desktop.watch(), reporter.run())
+        PollLoop().run(*detector.listen(reporter.stir), desktop.watch(), lock.hold(), reporter.run())
     return 0
 
 

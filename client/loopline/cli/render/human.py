@@ -44,6 +44,11 @@ def moment(then: float | None) -> str:
     return "-" if then is None else time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(then))
 
 
+def clock(then: float, now: float) -> str:
+    """Return a moment of the last day as its time of day, ``22:10``, and an earlier one with its date; local time."""
+    return time.strftime("%H:%M" if 0 <= now - then < 86400 else "%Y-%m-%d %H:%M", time.localtime(then))
+
+
 def amount(count: float) -> str:
     """Return bytes in 1000-based units: ``512 B``, ``1.5 GB``."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -396,6 +396,8 @@ def _yielded(figures: Yielded) -> str:
 def worker_state(worker: WorkerView) -> Text:
     """Return the state of a worker in its colour."""
     if not worker.connected:
+        if worker.sleep and worker.sleep.since is not None:
+            return Text(f"asleep since {human.clock(worker.sleep.since, time.time())}", "blue")
         return Text(f"away, refused: {worker.refused}", "bold red") if worker.refused else Text("away", "red")
     if worker.twin:
         return Text(f"two computers: {worker.twin} has its identity too", "bold red")

@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
+from loopline_master.core.explain.explain_sleep import frozen_note, sleepers_among
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.explain.explain_units import reserved_worker, units_used_up
+from loopline_master.core.explain.phrases import counted, spoken
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Purpose
 from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task, Worker
@@ -208,6 +210,7 @@ def _blocked(state: State, job: Job) -> Reason | None:
     if drained := sorted(worker.name for worker in able if worker.draining):
         more = f" and {len(drained) - _MOST_DRAINED} more" if len(drained) > _MOST_DRAINED else ""
         detail += f" (being drained: {', '.join(drained[:_MOST_DRAINED])}{more})"
+    detail += sleepers_among(state, able)
     if job.nodes > 1:
         detail += f", and it needs {job.nodes} at once{explain_gang.refusals(state, job)}"
     detail += ", so it holds no other job meanwhile" if job.stalled else ""
@@ -382,17 +385,11 @@ def _why_not_on(state: State, job: Job, free: Iterable[Worker]) -> str:
     return "".join(said)
 
 
-_NOTES = {
-    AttemptState.FROZEN: " (frozen: its owner is there)",
-    AttemptState.DELIVERING: " (delivering its result)",
-}
-
-
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     if launches := launches_of(state, task_id):
         return explain_gang.phases_reason(state, launches)
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
-    places = " and ".join(sorted(a.worker + (_NOTES.get(a.state) or _queue_before(state, a)) for a in attempts))
+    places = " and ".join(sorted(a.worker + _note(state, a) for a in attempts))
     if all(a.is_queued for a in attempts):
         return Reason(code="prefetched", count=len(attempts), detail=f"waiting for a slot on {places}")
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
@@ -410,6 +407,12 @@ def _checkpoints(state: State, attempts: Iterable[Attempt]) -> str:
         f"; no checkpoint on {one.worker}: {wing.refused[one.id]}" for one in attempts if one.id in wing.refused
     )
     return newest + "".join(refused)
+
+
+def _note(state: State, attempt: Attempt) -> str:
+    if attempt.state is AttemptState.DELIVERING:
+        return " (delivering its result)"
+    return frozen_note(state, attempt) or _queue_before(state, attempt)
 
 
 def _queue_before(state: State, attempt: Attempt) -> str:
@@ -468,13 +471,6 @@ def size_of(job: Job) -> str:
     return f"size {spoken(job.size)}{source}"
 
 
-def spoken(seconds: float) -> str:
-    """Return a duration for people, as ``45 s``, ``40 min`` or ``2.5 h``."""
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
-
-
 def _left(job: Job, whose: str = "") -> str:
     """Return the number of tasks left in words; ``whose``: the job in words, in a sentence about another one."""
     left, total = job.task_count - job.succeeded - job.failed, job.task_count
@@ -494,7 +490,3 @@ def succeeded_words(succeeded: int, total: int, failed: int) -> str:
 
 def _tasks(count: int) -> str:
     return counted(count, "task")
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

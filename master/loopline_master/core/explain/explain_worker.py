@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from loopline_master.core.explain.explain_job import counted
+from loopline_master.core.explain.explain_sleep import why_asleep
 from loopline_master.core.explain.explain_transfers import explain_transfers
+from loopline_master.core.explain.phrases import counted
 from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
@@ -23,12 +24,12 @@ def explain_worker(scheduler: Scheduler, name: str) -> Explanation | None:
         return None
     reasons = _reasons(state, worker)
     sentence = "; ".join(reason.detail for reason in reasons)
-    return Explanation(subject=name, state=_state(worker), sentence=sentence, reasons=reasons)
+    return Explanation(subject=name, state=_state(state, worker), sentence=sentence, reasons=reasons)
 
 
-def _state(worker: Worker) -> str:
+def _state(state: State, worker: Worker) -> str:
     if worker.session is None:
-        return "away"
+        return "asleep" if why_asleep(state, worker) else "away"
     return "draining" if worker.draining else "connected"
 
 
@@ -57,6 +58,8 @@ def _presence(state: State, worker: Worker) -> Reason:
         why = f" ({worker.drain_reason})" if worker.drain_reason else ""
         detail = f"it is draining{why}: it finishes what it has, and is given no more"
         return Reason(code="draining", count=0, detail=detail)
+    if asleep := why_asleep(state, worker):
+        return asleep
     held = len(_attempts(state, worker))
     still = f"; {counted(held, 'attempt')} there may still continue, until its lease ends" if held else ""
     return Reason(code="away", count=held, detail=f"it is not connected{still}")
@@ -77,7 +80,8 @@ def _running(state: State, worker: Worker) -> list[Reason]:
         only = next(iter(by_job)) if len(by_job) == 1 else None
         reasons.append(Reason(code="running", count=len(attempts), detail=detail, job=only))
     if frozen:
-        detail = f"{frozen} of them frozen: its owner is there"
+        why = "its computer is asleep" if why_asleep(state, worker) else "its owner is there"
+        detail = f"{frozen} of them frozen: {why}"
         reasons.append(Reason(code="frozen", count=frozen, detail=detail))
     if delivering:
         detail = f"delivering {counted(delivering, 'result')} to the master"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from loopline_master.core.estimates import program_history
 from loopline_master.core.estimates.eta import Forecast, Unknown
-from loopline_master.core.explain.explain_job import counted, size_of, spoken
+from loopline_master.core.explain.explain_job import size_of
+from loopline_master.core.explain.phrases import counted, spoken
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import Order, SizeSource

@@ -120,6 +120,14 @@ class SchedulerSettings:
             description="how long a frozen task may keep units of a limit that others wait for; then it is preempted",
         ),
     ] = 60.0
+    sleep_keep_s: Annotated[
+        Period,
+        Field(description="how long the tasks of a sleeping computer may sleep with it; then they are queued again"),
+    ] = 600.0
+    sleep_after_s: Annotated[
+        Period,
+        Field(description="a computer that the grid woke is suspended when it has had no task for this long"),
+    ] = 300.0
     plan_times: Annotated[
         str,
         Field(description="the times tried for a gang's start: naive, current, bold, blend and others (rack.md)"),

@@ -11,12 +11,13 @@ from sqlalchemy import Connection, Row, Select, case, func, select
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.entities import OCCUPYING, SEATED, UNSEATED, Worker
+from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
-from loopline_master.store.rows import WORKERS
-from loopline_master.store.tables import attempts, workers
+from loopline_master.store.rows import SLEEPERS, WORKERS
+from loopline_master.store.tables import attempts, sleepers, workers
 from loopline_shared.model import AttemptId, AttemptState
-from loopline_shared.rest.bodies import LastHour, Page, QuarantineView, WorkerView
+from loopline_shared.rest.bodies import LastHour, Page, QuarantineView, SleepView, WorkerView
 
 _HOUR_S = 3600.0
 
@@ -46,7 +47,10 @@ class WorkerQueries:
             names = [worker.name for worker in known]
             in_hand, now = _in_hand(connection, names), time.time()
             did = _last_hour(connection, names, now) if last_hour else {}
-            return [_view(w, in_hand.get(w.name, ()), did.get(w.name), now, last_hour) for w in known]
+            sleeps = _sleeps(connection, names)
+            return [
+                _view(w, in_hand.get(w.name, ()), sleeps.get(w.name), did.get(w.name), now, last_hour) for w in known
+            ]
 
         return await self._read(work)
 
@@ -61,6 +65,26 @@ def _in_hand(connection: Connection, names: Iterable[str]) -> dict[str, Sequence
     )
     rows = connection.execute(query)
     return {worker: list(of_worker) for worker, of_worker in groupby(rows, key=lambda row: row.worker)}
+
+
+def _sleeps(connection: Connection, names: Iterable[str]) -> dict[str, SleepView]:
+    """Return the sleep of the computers that have slept, by worker."""
+    rows = connection.execute(SLEEPERS.select().where(sleepers.c.worker.in_(names)))
+    return {row.worker: _sleep_view(SLEEPERS.entity(row)) for row in rows}
+
+
+def _sleep_view(sleeper: Sleeper) -> SleepView:
+    return SleepView(
+        since=sleeper.asleep_since,
+        kind=sleeper.kind,
+        by=sleeper.by,
+        can_be_woken=not sleeper.obstacle,
+        obstacle=sleeper.obstacle,
+        wake_sent_at=sleeper.waking_since,
+        failed_wakes=sleeper.failed_wakes,
+        woken_at=sleeper.woken_at,
+        wake=sleeper.wake,
+    )
 
 
 def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict[str, Row[Any]]:
@@ -80,8 +104,9 @@ def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict
 
 
 def _view(
-    worker: Worker, in_hand: Sequence[Row[Any]], did: Row[Any] | None, now: float, last_hour: bool
-) -> WorkerView:
+    worker: Worker, in_hand: Sequence[Row[Any]], sleep: SleepView | None, did: Row[Any] | None,
+    now: float, last_hour: bool,
+) -> WorkerView:  # fmt: skip
     speed, until = measure.speed_of(worker), worker.quarantined_until
     fields = (
         "name",
@@ -108,6 +133,7 @@ def _view(
         health=worker.health,
         quarantine=quarantine,
         half_open=worker.half_open,
+        sleep=sleep,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
         last_hour=_last_hour_of(did, speed * worker.offered * _HOUR_S) if last_hour else None,
     )

@@ -72,7 +72,15 @@ from loopline_shared.rest.bodies.tasks import (
     TaskView,
     VoteView,
 )
-from loopline_shared.rest.bodies.workers import GpuUse, LastHour, ProgramView, QuarantineView, RunView, WorkerView
+from loopline_shared.rest.bodies.workers import (
+    GpuUse,
+    LastHour,
+    ProgramView,
+    QuarantineView,
+    RunView,
+    SleepView,
+    WorkerView,
+)
 
 __all__ = [
     "AttemptView",
@@ -140,6 +148,7 @@ __all__ = [
     "ShareRequest",
     "SharesView",
     "Sizes",
+    "SleepView",
     "Spread",
     "StepTimes",
     "Submission",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from loopline_shared.model import AttemptId, Facts, Load, Prediction
+from loopline_shared.protocol.power import SleepCause, SleepKind, WakeFacts
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 
@@ -24,6 +25,20 @@ class QuarantineView(Body):
 
     until: Time
     reason: str
+
+
+class SleepView(Body):
+    """The sleep of a worker's computer: the present one, or the last."""
+
+    since: Time | None  # asleep since then; null: it is awake
+    kind: SleepKind
+    by: SleepCause
+    can_be_woken: bool  # from this state; claimed only after a wake from it has succeeded
+    obstacle: str  # why it cannot be woken, or why that is not known; empty: it can be woken
+    wake_sent_at: Time | None  # magic packets were last sent to it, and it has not come; null: it is not being woken
+    failed_wakes: int  # in a row
+    woken_at: Time | None  # the grid woke it, and its owner has not been there since
+    wake: WakeFacts | None  # its network card
 
 
 class RunView(Body):
@@ -76,6 +91,7 @@ class WorkerView(Body):
     )  # by id, as in facts.resources; load.withheld_gpus are not offered
     refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
     left_out: dict[str, int] = Field(default={})  # units that it offers and its token does not allow
+    sleep: SleepView | None = None  # null: it has never said good-bye for sleep
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 
 

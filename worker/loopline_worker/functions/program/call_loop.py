@@ -12,7 +12,7 @@ says: one result after the other, as they come, so that those before a crash are
 
 Each call gets the function as it was submitted. The pickle of a function is kept, and loaded again for each call, so
 that nothing a call changes in a closure, an object or a global reaches the next one. A function itself is kept only
-if it cannot carry such state. protocol/function_files.py has the format of the file that a function comes in.
+if it cannot carry such state. protocol/chunks.py has the format of the file that a function comes in.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""Explanations of computers that sleep: of workers, and of attempts that sleep with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from loopline_master.core.explain.phrases import spoken
+from loopline_master.core.kernel.entities import Attempt, Worker
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.power.sleeper import Sleepers
+from loopline_shared.model import AttemptState
+from loopline_shared.protocol.power import SleepCause, SleepKind
+from loopline_shared.rest.bodies import Reason
+
+_MOST_NAMED = 3
+_CAUSES = {
+    SleepCause.OWNER: "by its owner",
+    SleepCause.IDLE: "because nobody used it",
+    SleepCause.GRID: "after its work for the grid",
+}
+_KINDS = {SleepKind.SUSPEND: "suspended", SleepKind.OFF: "switched off"}
+
+
+def why_asleep(state: State, worker: Worker) -> Reason | None:
+    """Return the reason that a worker is away if its computer sleeps; None otherwise."""
+    sleeper = state.own(Sleepers).asleep(worker.name)
+    if sleeper is None or sleeper.asleep_since is None:
+        return None
+    detail = f"it has been asleep for {spoken(state.now - sleeper.asleep_since)}, {_KINDS[sleeper.kind]} "
+    detail += f"{_CAUSES[sleeper.by]}; " + (sleeper.obstacle or "the grid can wake it")
+    if sleeper.waking_since is not None:
+        detail += f"; it is being woken since {spoken(state.now - sleeper.waking_since)}"
+    if sleeper.failed_wakes:
+        detail += f"; it did not come {sleeper.failed_wakes} times in a row"
+    return Reason(code="asleep", count=0, detail=detail)
+
+
+def frozen_note(state: State, attempt: Attempt) -> str:
+    """Return why an attempt is frozen, in parentheses; empty if it is not."""
+    if attempt.state is not AttemptState.FROZEN:
+        return ""
+    is_asleep = state.own(Sleepers).asleep(attempt.worker) is not None
+    return " (frozen: its computer is asleep)" if is_asleep else " (frozen: its owner is there)"
+
+
+def sleepers_among(state: State, workers: Iterable[Worker]) -> str:
+    """Return the sleeping ones of these workers, in parentheses; empty without any."""
+    names = sorted(worker.name for worker in workers if state.own(Sleepers).asleep(worker.name))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f" (asleep: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""

@@ -1,0 +1,1 @@
+"""The wing *power*: workers whose computers sleep."""

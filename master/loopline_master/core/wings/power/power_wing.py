@@ -1,0 +1,164 @@
+"""The wing *power*: computers that sleep, and the attempts on them.
+
+A worker says good-bye in its last Report before its computer sleeps. The link is then closed, which tells the worker
+that the good-bye is on disk. Some attempts are returned to the queue at once, because others wait for them: fenced
+attempts, members of gangs, and attempts of a job that holds others. The rest are frozen, so that replicas may start,
+and are lost after ``sleep_keep_s``, as on any silent worker. Waiting attempts are retracted.
+
+A sleeper is awake again when it joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loopline_master.core.events import MasterStarted, MasterStoodStill, WorkerJoined
+from loopline_master.core.kernel import lifecycle, transitions
+from loopline_master.core.kernel.door.mechanism import Handler, Tell
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Worker
+from loopline_master.core.kernel.sessions import leases
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
+from loopline_shared.model import AttemptState, Load
+from loopline_shared.protocol.power import GoodBye, PowerOrders
+from loopline_shared.protocol.worker_link import Assign, Report
+
+_ASLEEP = "its computer went to sleep"
+_FREEZABLE = (AttemptState.RUNNING, AttemptState.FROZEN)
+
+
+class Power(Wing):
+    """Awake as soon as a worker has said good-bye."""
+
+    reported = ("good_bye",)
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._sleepers = Sleepers()
+        self._leaving: list[str] = []  # said good-bye in this step
+        state.keep(self._sleepers)
+
+    @property
+    def is_awake(self) -> bool:
+        return bool(self._sleepers.of)
+
+    def entities(self) -> Mapping[type, Callable[[Any], None]]:
+        return {Sleeper: self._note}
+
+    def restore(self, rows: Rows) -> None:
+        self._sleepers.of = {sleeper.worker: sleeper for sleeper in rows.of(Sleeper)}
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {WorkerJoined: self._return, MasterStarted: self._keep_leases, MasterStoodStill: self._keep_leases}
+
+    def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
+        return {"good_bye": self._say_good_bye}
+
+    def _note(self, sleeper: Sleeper) -> None:
+        self._sleepers.of[sleeper.worker] = sleeper
+        self.state.effects.note(sleeper.worker, sleeper)
+        self.state.wings.arrange()
+
+    def brings_news(self, worker: Worker, report: Report) -> bool:
+        return report.good_bye is not None
+
+    # Sleep and return.
+
+    def _say_good_bye(self, worker: Worker, told: GoodBye) -> None:
+        sleeper = self._sleepers.of.get(worker.name) or Sleeper(worker.name, None, told.kind, told.by, told.wake)
+        sleeper.asleep_since = self.state.now
+        sleeper.kind, sleeper.by, sleeper.wake = told.kind, told.by, told.wake
+        sleeper.waking_since = sleeper.woken_at = None
+        self.state.put(sleeper)
+        self._leaving.append(worker.name)
+
+    def _return(self, event: WorkerJoined, tell: Tell) -> None:
+        sleeper, worker = self._sleepers.asleep(event.worker), self.state.workers.get(event.worker)
+        if sleeper is None or worker is None or worker.session != event.session:  # it may have been declined
+            return
+        if event.worker in self._leaving:
+            self._leaving.remove(event.worker)
+        if sleeper.waking_since is not None:
+            sleeper.woken_from = tuple(sorted({*sleeper.woken_from, sleeper.kind}))
+            sleeper.failed_wakes, sleeper.woken_at = 0, self.state.now
+        sleeper.asleep_since = sleeper.waking_since = None
+        self.state.put(sleeper)
+
+    def _keep_leases(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> None:
+        """Keep the leases of sleepers, which the start of the master has cut to those of silent workers."""
+        for sleeper in self._sleepers.of.values():
+            worker = self.state.workers[sleeper.worker]
+            if sleeper.asleep_since is not None:
+                worker.lease_until = max(worker.lease_until, sleeper.asleep_since + self.state.settings.sleep_keep_s)
+                self.state.put(worker)
+
+    def load_changes(self, worker: Worker, before: Load | None) -> None:
+        """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""
+        sleeper = self._sleepers.of.get(worker.name)
+        if sleeper and sleeper.woken_at is not None and worker.load and worker.load.in_use:
+            sleeper.woken_at = None
+            self.state.put(sleeper)
+
+    def assign(self, worker: Worker, assign: Assign) -> None:
+        """Have a computer that the grid woke suspended after its work."""
+        sleeper = self._sleepers.of.get(worker.name)
+        if sleeper and sleeper.woken_at is not None:
+            assign.power = PowerOrders(sleep_after_s=self.state.settings.sleep_after_s)
+
+    def due_at(self) -> float | None:
+        return self.state.now if self._leaving else None
+
+    def expire(self) -> None:
+        """End the sessions of the workers that said good-bye in this step."""
+        leaving, self._leaving = self._leaving, []
+        for name in leaving:
+            self._end_session(self.state.workers[name])
+
+    def _end_session(self, worker: Worker) -> None:
+        state = self.state
+        for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
+            self._part_with(attempt)
+        for forget in state.wings.worker_left:
+            forget(worker.name)
+        if worker.session is not None:
+            state.effects.closes.append((worker.name, worker.session))
+        leases.disconnect(state, worker)
+        worker.lease_until = state.now + state.settings.sleep_keep_s
+
+    def _part_with(self, attempt: Attempt) -> None:
+        """Return an attempt to the queue if others wait for it; otherwise it sleeps with its worker."""
+        state, job = self.state, self.state.jobs[attempt.job]
+        if attempt.is_queued:
+            lifecycle.retract_attempt(state, attempt, _ASLEEP)
+        elif attempt.state not in LIVE or attempt.state is AttemptState.DELIVERING:
+            return
+        elif (
+            attempt.state not in _FREEZABLE or job.nodes > 1 or attempt.term_s is not None or self._holds_others(job)
+        ):
+            lifecycle.lose(state, attempt, _ASLEEP, for_good=job.nodes > 1)
+        elif not attempt.stands_still:
+            attempt.freeze(state.now)
+            attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.FROZEN)
+            state.put(attempt)
+
+    def _holds_others(self, job: Job) -> bool:
+        """True if another job waits for this one. Costs O(held jobs)."""
+        held = map(self.state.jobs.__getitem__, self.state.index.blockers if job.has_claim else ())
+        return any(one.arrival > job.arrival and one.is_no_smaller(job) and one.is_ordered_after(job) for one in held)
+
+    def finish_step(self) -> None:
+        """Forget sleepers that are gone; their rows are deleted with those of their workers."""
+        for name in self.state.effects.gone:
+            if self._sleepers.of.pop(name, None) is not None:
+                self.state.effects.rows(Sleeper).pop(name, None)
+                self.state.wings.arrange()
+
+    def check(self, of: Job | Worker | None) -> None:
+        """Raise AssertionError if a computer is asleep and its worker has a session."""
+        if isinstance(of, Worker):
+            assert not (of.session is not None and self._sleepers.asleep(of.name)), f"{of.name} is asleep, connected"
+        for name in self._sleepers.of if of is None else ():
+            assert name in self.state.workers, f"there is no worker {name}, and it may be asleep"

@@ -1,0 +1,89 @@
+"""The parts of the worker link that are about computers that sleep and are woken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_shared.model import Name, Seconds, ShortText
+from loopline_shared.protocol.host_link import Address
+
+MAX_TARGETS = 64
+HardwareAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
+Interface = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00/]*$")]
+
+
+class SleepKind(StrEnum):
+    """A power state that a computer can be woken from."""
+
+    SUSPEND = "suspend"
+    OFF = "off"
+
+
+class SleepCause(StrEnum):
+    """The reason why a computer sleeps."""
+
+    OWNER = "owner"  # by hand: a person was using it
+    IDLE = "idle"  # by its own settings, after a time without input
+    GRID = "grid"  # by its worker, after the work that it was woken for
+
+
+class Armed(StrEnum):
+    """Setting of a network card: does a magic packet wake the computer?"""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class WakeFacts:
+    """A computer's network card, and the conditions for waking it."""
+
+    interface: Interface
+    hardware_address: HardwareAddress
+    subnet: Address = ""  # such as 10.1.2.0/24; empty: unknown
+    is_wired: bool = True
+    from_suspend: Armed = Armed.UNKNOWN
+    from_off: Armed = Armed.UNKNOWN
+    mem_sleep: Annotated[str, Field(max_length=40, pattern=r"^[a-z0-9]*$")] = ""
+    """The kind of suspend that the kernel uses: s2idle, shallow or deep; empty: unknown."""
+    is_allowed: bool = True  # by the owner
+    can_suspend: bool = False  # the worker may suspend its computer, so that it is not left awake
+    obstacle: ShortText = ""  # why waking cannot work now, such as a closed lid; empty: nothing is known
+
+    def armed(self, kind: SleepKind) -> Armed:
+        """Return whether the card wakes the computer from this state."""
+        return self.from_suspend if kind is SleepKind.SUSPEND else self.from_off
+
+
+@dataclass(frozen=True, slots=True)
+class GoodBye:
+    """A part of a worker's last Report before its computer sleeps."""
+
+    kind: SleepKind
+    by: SleepCause
+    wake: WakeFacts | None = None  # None: it has no network card that could wake it
+
+
+@dataclass(frozen=True, slots=True)
+class WakeTarget:
+    """A worker of this grid that the receiver wakes by magic packets."""
+
+    worker: Name
+    interface: Interface
+    """The receiver's, on the subnet of the sleeper."""
+    hardware_address: HardwareAddress
+    subnet: Address
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOrders:
+    """A part of an Assign."""
+
+    wake: Annotated[tuple[WakeTarget, ...], Field(max_length=MAX_TARGETS)] = ()
+    sleep_after_s: Seconds | None = None
+    """The grid woke this computer: suspend it when it has had no task for this long; None: leave it awake."""

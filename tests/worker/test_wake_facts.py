@@ -1,0 +1,79 @@
+"""The network card that wakes the computer, read from folders like those of the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopline_shared.protocol.power import Armed, WakeFacts
+from loopline_worker.power import wake_facts
+
+ADDRESS = "52:54:00:12:34:56"
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, content in files.items():
+        file = folder / name.replace("__", "/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{content}\n")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A computer with one wired, armed card."""
+    write(tmp_path / "class/net/enp3s0", address=ADDRESS.upper(), device__power__wakeup="enabled")
+    write(tmp_path / "power", mem_sleep="s2idle [deep]")
+    return tmp_path
+
+
+def read(tree: Path, card: str = "enp3s0") -> WakeFacts | None:
+    return wake_facts.read(card, "10.1.2.0/24", is_allowed=True, can_suspend=False, sys=tree, lid=tree / "lid")
+
+
+def test_wired_card_is_read(tree: Path) -> None:
+    assert read(tree) == WakeFacts(
+        "enp3s0", ADDRESS, "10.1.2.0/24", from_suspend=Armed.YES, from_off=Armed.UNKNOWN, mem_sleep="deep"
+    )
+
+
+@pytest.mark.parametrize(("content", "armed"), [("disabled", Armed.NO), ("", Armed.UNKNOWN)])
+def test_armed_is_as_the_driver_says(tree: Path, content: str, armed: Armed) -> None:
+    write(tree / "class/net/enp3s0", device__power__wakeup=content)
+    found = read(tree)
+    assert found
+    assert found.from_suspend is armed
+
+
+def test_card_of_an_unknown_driver_is_neither_armed_nor_unarmed(tree: Path) -> None:
+    (tree / "class/net/enp3s0/device/power/wakeup").unlink()
+    (tree / "power/mem_sleep").unlink()
+    found = read(tree)
+    assert found
+    assert (found.from_suspend, found.mem_sleep) == (Armed.UNKNOWN, "")
+
+
+def test_wifi_closed_lid_and_battery_are_obstacles(tree: Path) -> None:
+    write(tree / "class/power_supply/BAT0", type="Battery", status="Discharging", scope="System")
+    found = read(tree)
+    assert found
+    assert found.obstacle == "it runs on battery"
+    write(tree / "lid/LID0", state="state:      closed")
+    found = read(tree)
+    assert found
+    assert found.obstacle == "its lid is closed"
+    (tree / "class/net/enp3s0/phy80211").mkdir()
+    found = read(tree)
+    assert found
+    assert (found.is_wired, found.obstacle) == (False, "it is on Wi-Fi")
+
+
+@pytest.mark.parametrize("address", ["00:00:00:00:00:00", "", "tunnel"])
+def test_card_without_a_hardware_address_cannot_be_woken(tree: Path, address: str) -> None:
+    write(tree / "class/net/lo", address=address)
+    assert read(tree, "lo") is None
+
+
+def test_card_is_found_by_its_address() -> None:
+    assert wake_facts.card_of("127.0.0.1") == ("lo" if Path("/sys/class/net/lo").exists() else "")
+    assert wake_facts.card_of("203.0.113.9") == ""

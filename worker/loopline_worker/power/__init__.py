@@ -1,0 +1,1 @@
+"""The computer's sleep: the good-bye to the master, and locks that prevent sleep."""

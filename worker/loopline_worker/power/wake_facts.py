@@ -1,0 +1,68 @@
+"""The network card that wakes this computer, as the kernel describes it in /sys.
+
+The file ``power/wakeup`` of the card's device says whether the card may wake the computer from suspend. Drivers set
+it together with Wake-on-LAN. Whether the card stays armed when the computer is off can only be read with
+CAP_NET_ADMIN, which no part of a worker has: it is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psutil
+
+from loopline_shared.protocol.power import Armed, WakeFacts
+from loopline_worker.host.load import Battery
+
+_SYS = Path("/sys")
+_LID = Path("/proc/acpi/button/lid")
+_ARMED = {"enabled": Armed.YES, "disabled": Armed.NO}
+
+
+def card_of(address: str) -> str:
+    """Return the name of the network card that has this address; empty if none has it."""
+    for card, found in psutil.net_if_addrs().items():
+        if any(one.address.partition("%")[0] == address for one in found):
+            return card
+    return ""
+
+
+def read(
+    card: str, subnet: str, *, is_allowed: bool, can_suspend: bool, sys: Path = _SYS, lid: Path = _LID
+) -> WakeFacts | None:
+    """Return the facts about a card for waking this computer; None if the card has no hardware address."""
+    folder = sys / "class/net" / card
+    address = _word(folder / "address").lower()
+    if not card or not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", address) or not address.strip("0:"):
+        return None
+    is_wired = not (folder / "wireless").exists() and not (folder / "phy80211").exists()
+    chosen = re.search(r"\[(\w+)\]", _word(sys / "power/mem_sleep"))
+    return WakeFacts(
+        card,
+        address,
+        subnet,
+        is_wired,
+        from_suspend=_ARMED.get(_word(folder / "device/power/wakeup"), Armed.UNKNOWN),
+        mem_sleep=chosen[1].replace("_", "") if chosen else "",
+        is_allowed=is_allowed,
+        can_suspend=can_suspend,
+        obstacle=_obstacle(is_wired, sys, lid),
+    )
+
+
+def _obstacle(is_wired: bool, sys: Path, lid: Path) -> str:
+    if not is_wired:
+        return "it is on Wi-Fi"
+    if any("closed" in _word(state) for state in lid.glob("*/state")):
+        return "its lid is closed"
+    if Battery(sys / "class/power_supply").is_in_use():
+        return "it runs on battery"
+    return ""
+
+
+def _word(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""
