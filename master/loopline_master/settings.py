@@ -218,6 +218,10 @@ class MasterSettings(_SettingsBase):
             description="bytes of checkpoints a second that all workers send to the master, not to a bucket",
         ),
     ] = 1e7
+    co2_grams_per_kwh: Annotated[
+        float | None,
+        Field(ge=0, le=1e5, description="grams of CO2 per kWh of your electricity; default: CO2 is not shown"),
+    ] = None
     webhook_hosts: Annotated[
         tuple[str, ...],
         BeforeValidator(_split),

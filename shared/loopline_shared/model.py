@@ -19,9 +19,9 @@ from loopline_shared.ids_and_states import JobState as JobState
 from loopline_shared.ids_and_states import TaskId as TaskId
 from loopline_shared.ids_and_states import TaskState as TaskState
 from loopline_shared.paths import MAX_PATH_CHARACTERS, RelativePath
+from loopline_shared.protocol.attempt_figures import EnergySource, Joules, Left
 from loopline_shared.protocol.gpus import MAX_GPUS, Gpu, GpuId
 from loopline_shared.protocol.host_link import HostLink
-from loopline_shared.protocol.task_metrics import Left
 
 INLINE_LIMIT_BYTES = 4096
 """Longest output that travels inside its result; longer output is a blob named by its SHA-256."""
@@ -197,6 +197,8 @@ class Facts:
     transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
     resources: Annotated[tuple[Resource, ...], Field(max_length=50)] = ()  # in the order of their names
     fences: bool = False  # it ends attempts with a term if the master falls silent
+    energy: Annotated[tuple[EnergySource, ...], Field(max_length=len(EnergySource), exclude_if=not_)] = ()
+    """How it finds the energy of attempts; empty: nothing is measured or declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,3 +409,4 @@ class Result:
     """None: it had all that it needed as it took its slot, and ran without a freeze; or its worker does not say."""
     is_final: Annotated[bool, Field(exclude_if=not_)] = False
     """The task failed in a way that another attempt would repeat, such as without its output."""
+    joules: Joules = None

@@ -17,6 +17,7 @@ from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
 from loopline_shared.model import AttemptId, JobState, Load, Order, Resource, TaskId, TaskState, WithheldGpu
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.protocol.gpus import Gpu
 from loopline_shared.rest.access import (
     AuditEntry,
@@ -31,6 +32,7 @@ from loopline_shared.rest.bodies import (
     Counts,
     DemandLine,
     DemandView,
+    EnergyUse,
     Explanation,
     FailureKind,
     FailureReport,
@@ -84,6 +86,7 @@ _LINE = HistoryLine(
     wasted_cpu_s=5.0,
     lost_cpu_s=0.0,
 )
+_USE = EnergyUse(useful_kwh=1.25, wasted_kwh=0.05, by_source={EnergySource.PACKAGE: 1.1, EnergySource.GPU: 0.2})
 HISTORY = HistoryReport(since=0.0, until=2.0, lines=[_LINE])
 LIMITS = LimitsView(
     limits=[
@@ -195,6 +198,7 @@ LINES = [
     ("network --json", "nodes"),
     ("prune --json", "files"),
     ("history --json", "lines"),
+    ("energy --json", "lines"),
     ("shares --json", "users"),
     ("shares ann 2 --json", "users"),
     ("limits --json", "limits"),
@@ -461,6 +465,20 @@ def test_history_refuses_options_that_it_would_ignore(run: Run, options: list[st
     done = run("history", *options)
     assert done.code == Exit.USAGE
     assert message in done.err
+
+
+def test_energy_is_listed_with_its_sources_and_co2(fake: FakeMaster, run: Run) -> None:
+    lines = [_LINE.model_copy(update={"energy": _USE}), _LINE.model_copy(update={"subject": "bob"})]
+    report = HISTORY.model_copy(update={"lines": lines, "co2_grams_per_kwh": 400.0})
+    fake.on("GET /history", ok(report))
+    shown = run("energy").out
+    for words in ("1.25 kWh", "50 Wh", "processor package only, GPU", "total: 1.25 kWh useful", "520 g of CO2"):
+        assert words in shown
+    assert "without a figure: 1 user" in shown
+    assert "1.3 kWh" in run("history").out
+    fake.on("GET /history", ok(HISTORY))
+    assert "no worker measured or declared energy" in run("energy").out
+    assert "energy" not in run("history").out
 
 
 def test_ctrl_c_leaves_the_job_running_with_a_hint(fake: FakeMaster, run: Run) -> None:

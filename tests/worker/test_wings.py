@@ -20,13 +20,14 @@ from loopline_worker.core.gang_members import GangMembers
 from loopline_worker.core.gpu_tasks import GpuTasks
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.machine_wing import MachineWing
+from loopline_worker.energy.energy_wing import Energy, EnergyPart
 from loopline_worker.environments.environments import Environments, Provision
 from loopline_worker.gpus.gpu_wing import GpuPart, Gpus
 from loopline_worker.peers.peering import Peering
 
 WINGS: dict[type, tuple[type, ...]] = {
-    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints),
-    AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart, AttemptCheckpoints),
+    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints, Energy),
+    AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart, AttemptCheckpoints, EnergyPart),
     MachineWing: (GangMembers, GpuTasks),
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { url } from "../src/api/client";
 import type { JobView } from "../src/api/types";
-import { summed } from "../src/guarantee/ledger";
+import { energyWords, summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
 import { shellWord, wordsOf } from "../src/submit/words";
 import { ordered, waitsFor } from "../src/jobs/jobs";
@@ -107,7 +107,7 @@ describe("jobs", () => {
 
 describe("the ledger", () => {
   it("is the sum over all users", () => {
-    const checkpoints = { kept_cpu_s: 1, checkpoints: 2, checkpoint_bytes: 10, checkpoint_held_s: 0 };
+    const checkpoints = { energy: null, kept_cpu_s: 1, checkpoints: 2, checkpoint_bytes: 10, checkpoint_held_s: 0 };
     const line = { subject: "eve", name: "", jobs: 1, wall_s: 9, lost_cpu_s: 0, replicated_cpu_s: 1, ...checkpoints };
     const sums = summed([
       { ...line, tasks: 2, attempts: 3, useful_cpu_s: 5, wasted_cpu_s: 1 },
@@ -122,6 +122,27 @@ describe("the ledger", () => {
       lost_cpu_s: 0,
       kept_cpu_s: 2,
     });
+  });
+});
+
+describe("energy", () => {
+  const line = {
+    ...{ subject: "eve", name: "", jobs: 1, wall_s: 9, tasks: 1, attempts: 1, kept_cpu_s: 0, checkpoints: 0 },
+    ...{ useful_cpu_s: 1, lost_cpu_s: 0, replicated_cpu_s: 0, wasted_cpu_s: 0 },
+    ...{ checkpoint_bytes: 0, checkpoint_held_s: 0, energy: null },
+  };
+  const report = { since: 0, until: 1, lines: [line], co2_grams_per_kwh: null };
+
+  it("is summed up, with its sources", () => {
+    const use = { useful_kwh: 1.25, wasted_kwh: 0.05, by_source: { package: 1.1, gpu: 0.2 } };
+    const lines = [line, { ...line, energy: use }];
+    expect(energyWords({ ...report, lines, co2_grams_per_kwh: 400 })).toBe(
+      "Energy: 1.25 kWh useful, 50 Wh wasted, 520 g of CO2 (processor package only, GPUs).",
+    );
+  });
+
+  it("is not shown where nothing is measured or declared", () => {
+    expect(energyWords(report)).toBe("");
   });
 });
 

@@ -17,6 +17,7 @@ from loopline_shared.configuration.settings_source import unknown_variables
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
+from loopline_worker.energy import choice as energy
 from loopline_worker.environments import image_tool, uv
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.gpus.known_gpus import KnownGpus
@@ -157,6 +158,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         is_time=settings.dedicated or settings.hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
     )
     decision = decide(preferences, signs, most, most)
+    limits = [*abilities(), _inherited(), _variables(), _functions(settings)]
     return Findings(
         probes=readings,
         in_use_says=combined.by,
@@ -168,7 +170,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
-        limits=[*abilities(), _inherited(), _variables(), _functions(settings), *_software(settings), *_planner()],
+        limits=[*limits, *_software(settings), *_planner(), await energy.ability(settings)],
         gpus=gpus_of(settings, KnownGpus(settings.data_dir / "gpus.json").complete(find_gpus()), kind_here()[0]),
         peers=_peers(settings),
         preferences=in_words(settings, preferences),

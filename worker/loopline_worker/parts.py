@@ -62,9 +62,13 @@ from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_worker.checkpoints.tools import CheckpointTools
+    from loopline_worker.energy.energy_wing import Energy
     from loopline_worker.launch.sandbox import Sandbox
 
 log = logging.getLogger(__name__)
+
+_COUNTERS = Path("/sys/class/powercap")
+"""Energy counters of the processor."""
 
 Post = Callable[[Event], None]
 
@@ -113,7 +117,9 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities, departure = _abilities(settings, sandbox), _departure(settings)
     gpus = _gpus(settings, data_directory.gpus, has_walls=sandbox is not None)
-    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities, gpus), until=departure.told)
+    energy = _energy(settings, computer, data_directory.idle_power, task_group)
+    known = _facts(settings, data_directory, computer, python, sandbox, abilities, gpus)
+    own = replace(known, until=departure.told, energy=tuple(each.kind for each in energy))
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality(boot_s())
     allowance = _allowance(settings, data_directory)
@@ -132,7 +138,7 @@ def assemble(
     )  # fmt: skip
     checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
     fence = Fence(lambda: link_quality.answered_at)
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints)
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *gpus, checkpoints, *energy)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
@@ -237,6 +243,14 @@ def _facts(
         fences=CAN_FENCE,
         resources=_resources(settings, gpus),
     )
+
+
+def _energy(settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup) -> list[Energy]:
+    if not (settings.watts_command or settings.watts_busy or _COUNTERS.exists()):
+        return []
+    from loopline_worker.energy.choice import open_energy  # for few workers
+
+    return open_energy(settings, computer, idle_power, task_group)
 
 
 def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource, ...]:

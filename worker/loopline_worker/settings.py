@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
@@ -188,6 +188,17 @@ class WorkerSettings(Settings):
     gpu_shares: Annotated[
         int, Field(ge=1, le=64, description="tasks that may have one GPU at once: those that ask for a part of it")
     ] = 1
+    watts_idle: Annotated[
+        float | None, Field(gt=0, le=20_000, description="power of this computer when it is idle, in watts")
+    ] = None
+    watts_busy: Annotated[
+        float | None,
+        Field(gt=0, le=20_000, description="its power when all processors are busy: energy, where none is measured"),
+    ] = None
+    watts_command: Annotated[
+        str | None,
+        Field(max_length=1000, description="a command that prints its power now in watts, by a meter at the socket"),
+    ] = None
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE
     idle_s: Annotated[
         float, Field(ge=1, le=86400, description="seconds without input until the computer counts as idle")
@@ -317,6 +328,12 @@ class WorkerSettings(Settings):
     ] = False
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
+
+    @model_validator(mode="after")
+    def _busy_takes_more_than_idle(self) -> Self:
+        if self.watts_busy is not None and not (self.watts_idle and self.watts_idle < self.watts_busy):
+            raise ValueError("watts_busy needs a smaller watts_idle: the energy of tasks is what is above it")
+        return self
 
     def belongs_to(self, member: Membership) -> bool:
         """True if the membership's token is for this master: a token is for the master that gave it alone."""

@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
         "loopline.cli.history:history",
         "Sum up usage by user or worker; what past runs tell.",
     ),
+    "energy": (_MACHINES, "loopline.cli.history:energy", "Show the energy that tasks used, by user or worker."),
     "shares": (
         _MACHINES,
         "loopline.cli.history:shares",

@@ -1,4 +1,4 @@
-"""``loopline history`` and ``shares``: what was used by whom, and what past runs tell of programs."""
+"""``loopline history``, ``energy`` and ``shares``: use by users, workers and jobs, and past runs of programs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from loopline.cli import values
 from loopline.cli.common import PLAIN, Common, page_size, read_by, some
 from loopline.cli.errors import usage
 from loopline.cli.render import human, knowledge, tables
+from loopline.cli.render.energy_table import energy_table
 from loopline_shared.rest import bodies
 
 
@@ -32,7 +33,8 @@ async def history(
 ) -> None:
     """Sum up the processor time that tasks took: useful, on replicas, wasted on losing replicas, lost.
 
-    Time that checkpoints kept of stopped attempts is listed as kept, with the bytes sent for them.
+    Time that checkpoints kept of stopped attempts is listed as kept, with the bytes sent for them. Energy is listed
+    where it was measured or declared (`loopline energy`).
 
     By program: what the latest runs tell, which predicts jobs without a size. Jobs of one user, name and folder are
     runs of one program. `--json` has the runs themselves.
@@ -105,6 +107,33 @@ def _written(one: dict[str, Any]) -> str:
     return f"wrote {what} to {one['file']}"
 
 
+async def energy(
+    *,
+    by: Literal["user", "worker", "job"] = "user",
+    since: Annotated[float, read_by(values.since, "TIME")] = 0.0,
+    limit: Annotated[int, Parameter(alias="-n")] = 100,
+    common: Common = PLAIN,
+) -> None:
+    """Show the energy that tasks used: useful, and wasted on attempts whose results do not count.
+
+    Figures are above the power that an idle computer draws. A worker measures them, or its operator declares watts.
+    CO2 is shown if the master's `co2_grams_per_kwh` is set.
+
+    Parameters
+    ----------
+    by
+        A line for each user, worker or job.
+    since
+        Only attempts that ended since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00
+        (default: all).
+    limit
+        At most this many lines, those with the most CPU time first.
+    """
+    async with common.client() as client:
+        report = await client.history(by, since=since, limit=limit)
+    common.show(report, lambda: energy_table(report, by))
+
+
 async def shares(user: str | None = None, share: float | None = None, /, *, common: Common = PLAIN) -> None:
     """Show what each user has used lately, against their share. The user in the first line is next.
 
@@ -156,13 +185,12 @@ def _picture(report: bodies.HistoryReport, by: bodies.HistorySubject) -> Rendera
     if not report.lines:
         return Text("nothing has run in that time")
     has_checkpoints = any(line.checkpoints for line in report.lines)
-    more = ("kept", "checkpoints") if has_checkpoints else ()
+    has_energy = any(line.energy for line in report.lines)
+    more = (*(("kept", "checkpoints") if has_checkpoints else ()), *(("energy",) if has_energy else ()))
     figures = ("jobs", "tasks", "attempts", "slot time", "CPU useful", "on replicas", "wasted", "lost", *more)
     names = (by, "name") if by == "job" else (by,)
-    made = tables.table(
-        *names, *figures, right=figures, drop=("attempts", "on replicas", "lost", "slot time", "jobs", "checkpoints"),
-        fold={"name": 16, by: 16},
-    )  # fmt: skip
+    less_important = ("attempts", "on replicas", "lost", "slot time", "jobs", "checkpoints", "energy")
+    made = tables.table(*names, *figures, right=figures, drop=less_important, fold={"name": 16, by: 16})
     for line in report.lines:
         counts = [f"{count:,}" for count in (line.jobs, line.tasks, line.attempts)]
         times = (line.wall_s, line.useful_cpu_s, line.replicated_cpu_s, line.wasted_cpu_s, line.lost_cpu_s)
@@ -170,6 +198,8 @@ def _picture(report: bodies.HistoryReport, by: bodies.HistorySubject) -> Rendera
         cells = [*counts, *map(human.duration, times)]
         if has_checkpoints:
             cells += [human.duration(line.kept_cpu_s), f"{line.checkpoints:,}, {human.amount(line.checkpoint_bytes)}"]
+        if has_energy:
+            cells.append(human.energy(line.energy.useful_kwh + line.energy.wasted_kwh) if line.energy else "-")
         made.add_row(*subject, *cells)
     since = f"since {human.moment(report.since)}" if report.since else "since the beginning"
     return Group(Text(since, "dim"), made)

@@ -7,6 +7,7 @@ from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.kernel_scheduler import KernelScheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
+from loopline_master.core.wings.energy.energy_wing import Energy
 from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, Proofs, StallExemptions
 from loopline_master.core.wings.exemptions.idle_budget import IdleExemptions
 from loopline_master.core.wings.fencing.fencing_wing import Fencing
@@ -28,6 +29,7 @@ WINGS: tuple[type[Wing], ...] = (
     Resources,
     Reservations,
     Checkpoints,
+    Energy,
     StallExemptions,
     OverdrawnExemptions,
     Proofs,

@@ -23,12 +23,14 @@ from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.invariants import check_job, check_worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_master.core.wings.resources.limit import WHOLE_GRID
 from loopline_master.core.wings.trust.trust import Mismatch
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
+from loopline_shared.model import AttemptId, AttemptState
 from loopline_shared.protocol.checkpoints import CheckpointCosts
 from loopline_shared.rest.bodies import PassingReport, Sizes
 
@@ -88,7 +90,7 @@ class Metrics:
         self._log_entries = self._gauge("event_log_entries", "Entries of the event log")
         self._log_written = self._counter("event_log_bytes", "Event log that was written")
         self._log_counted = 0
-        self._checkpoints = CheckpointCounters(self._registry)
+        self._checkpoints, self._energy = CheckpointCounters(self._registry), EnergyCounter(self._registry)
         self._units = UnitGauges(self._registry)
         self.costs = UserCosts()
         self.lag_s, self.started_at = 0.0, time.time()
@@ -113,6 +115,7 @@ class Metrics:
             if attempt.ended_at == now:
                 self._attempts_ended.of[attempt.state,] += 1
         self._checkpoints.count(effects)
+        self._energy.count(effects)
         if effects.overstated:
             self._overstated.inc(len(effects.overstated))
 
@@ -303,6 +306,22 @@ class CheckpointCounters:
         for attempt in effects.attempts.values():
             if attempt.kept_cpu_ms and attempt.ended_at == effects.grid.now:
                 self._kept_s.inc(attempt.kept_cpu_ms / 1000)
+
+
+class EnergyCounter:
+    """Counts the energy of attempts since the master started."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        text = "Energy of attempts where it was measured or declared; counts: their results do, or are votes"
+        self._joules = Totals(registry, "loopline_energy_joules", text, "source", "counts")
+
+    def count(self, effects: Effects) -> None:
+        """Count the energy of attempts that ended in a step."""
+        for energy in effects.rows(AttemptEnergy).values():
+            attempt = effects.attempts[AttemptId(energy.job, energy.task, energy.number)]
+            is_vote = attempt.asked and attempt.state is AttemptState.SUCCEEDED
+            counts = "true" if attempt.accepted or is_vote else "false"
+            self._joules.of[energy.source, counts] += energy.joules
 
 
 class UnitGauges:

@@ -38,6 +38,7 @@ from loopline_master.store.tables import (
     carriers,
     checkpoint_accounts,
     checkpoints,
+    energies,
     event_log,
     evidence,
     exemptions,
@@ -73,6 +74,7 @@ _COMPARED = (
     checkpoints,
     resumptions,
     checkpoint_accounts,
+    energies,
     exemptions,
     evidence,
 )
@@ -105,7 +107,9 @@ def replay(connection: Connection) -> list[Difference]:
         memory.apply(scheduler.step(batch.events, batch.now))
     gone = set(connection.scalars(select(removals.c.job).where(removals.c.reason == FORGOTTEN)))  # partly
     found = (difference for table in _COMPARED for difference in memory.compare(connection, table))
-    return [one for one in found if one.table not in (tasks.name, attempts.name) or one.key[0] not in gone]
+    return [
+        one for one in found if one.table not in (tasks.name, attempts.name, energies.name) or one.key[0] not in gone
+    ]
 
 
 def write_events(connection: Connection) -> None:
@@ -172,7 +176,7 @@ class _Memory:
         for saved in effects.dropped(SavedCheckpoint):
             self._rows[checkpoints].pop(saved, None)
         if gone := set(effects.forgotten_jobs):
-            for table in (jobs, specs, tasks, attempts, plans, gangs, *_CHECKPOINTS, *_PROOFS):
+            for table in (jobs, specs, tasks, attempts, plans, gangs, energies, *_CHECKPOINTS, *_PROOFS):
                 self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}
         for name in effects.gone:
             self._rows[workers].pop((name,), None)

@@ -23,6 +23,7 @@ from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Ta
 from loopline_master.core.kernel.runs import key_of
 from loopline_master.core.kernel.transitions import END
 from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
@@ -306,6 +307,7 @@ LIMITS = Mapper(Limit, tables.limits)
 CHECKPOINTS = Mapper(SavedCheckpoint, tables.checkpoints)
 RESUMPTIONS = Mapper(ResumedAttempt, tables.resumptions)
 CHECKPOINT_ACCOUNTS = Mapper(CheckpointAccount, tables.checkpoint_accounts)
+ENERGIES = Mapper(AttemptEnergy, tables.energies)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 EVIDENCE = Mapper(Evidence, tables.evidence)
 _RECORDED = (
@@ -335,6 +337,7 @@ _KINDS: dict[str, Mapper[Any]] = {
 _OF_WINGS: dict[type, Mapper[Any]] = {
     Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS, Limit: LIMITS,
     SavedCheckpoint: CHECKPOINTS, ResumedAttempt: RESUMPTIONS, CheckpointAccount: CHECKPOINT_ACCOUNTS,
+    AttemptEnergy: ENERGIES,
 }  # fmt: skip
 """The same, of wings: after those of the kernel."""
 _of_kinds = attrgetter(*_KINDS)

@@ -39,12 +39,14 @@ from sqlalchemy.types import TypeEngine
 
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import Plan
 from loopline_master.core.wings.resources.limit import Limit
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.transfers.carrier import Carrier
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
 
@@ -227,6 +229,14 @@ checkpoint_accounts = Table(  # of attempts that took checkpoints
     ForeignKeyConstraint(["job"], ["jobs.id"]),
 )
 
+energies = Table(  # of attempts whose workers measure or declare it
+    "energies",
+    metadata,
+    *_columns(AttemptEnergy, key=["job", "task", "number", "source"]),
+    ForeignKeyConstraint(["job"], ["jobs.id"]),
+    sqlite_with_rowid=False,
+)
+
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 
 forecasts = Table(  # forecasts of a job at certain moments, to be compared with its end
@@ -278,6 +288,16 @@ usage = Table(  # of forgotten jobs, by the day of their end
     Column("day", WHOLE, primary_key=True, autoincrement=False),  # since 1970
     *_each(WHOLE, "jobs", *_COUNTS, "checkpoints", "checkpoint_bytes"),
     *_each(Double(), *_USED, "kept_cpu_s", "checkpoint_held_s"),
+)
+
+energy_usage = Table(  # of forgotten jobs, by the day of their end, where energy was measured or declared
+    "energy_usage",
+    metadata,
+    Column("kind", Text, primary_key=True),  # user or worker
+    Column("name", Text, primary_key=True),
+    Column("day", WHOLE, primary_key=True, autoincrement=False),  # since 1970
+    Column("source", Choice(EnergySource), primary_key=True),
+    *_each(Double(), "useful_j", "wasted_j"),
 )
 
 job_sums = Table(  # of the attempts of large jobs, by pieces of tasks (history/job_sums.py)

@@ -4,8 +4,8 @@ A program knows by them which variables of the environment are meant for another
 """
 
 _NAMES = """
-address ca_file cache_limit_bytes checkpoint_bytes_s data_dir database_url death_timeout_s dedicated
-disk_reserve_bytes failed_outputs_days fetch_pythons file_grace_s files forget_workers_days gang_grace_s
+address ca_file cache_limit_bytes checkpoint_bytes_s co2_grams_per_kwh data_dir database_url death_timeout_s
+dedicated disk_reserve_bytes failed_outputs_days fetch_pythons file_grace_s files forget_workers_days gang_grace_s
 gang_prepare_s gpu gpu_cores gpu_devices gpu_shares grace_s host hours idle_budget_s idle_s idle_timeout_s images
 keep_audit_days keep_jobs_days keep_log_days keep_samples_days labels lease_s limit_commands limit_grace_s limits
 master max_attempts max_cores_percent max_mb_per_day max_prefetch max_processes max_quarantine_s max_replicas
@@ -15,6 +15,6 @@ pause_while_running peer_bytes_s peer_file_bytes peer_files peer_port peers plan
 python quarantine_s report_every_s reserve_cores reserve_memory_bytes resources retention_days retry_max_s
 retry_min_s sandbox sandbox_network sandbox_opens sandbox_shows scratch_limit_bytes share_half_life_s shared_folders
 shares single_task_order slots stall_after_s standby task_memory_bytes tls tls_cert tls_key tls_names token
-token_file tokens transient until webhook_hosts worker_token_file yield_to_load
+token_file tokens transient until watts_busy watts_command watts_idle webhook_hosts worker_token_file yield_to_load
 """
 SETTING_NAMES = frozenset(_NAMES.split())

@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
 import { get } from "../api/client";
-import type { HistoryLine, HistoryReport } from "../api/types";
+import type { HistoryReport } from "../api/types";
 import { never, useResource } from "../live/resource";
 import { cpuTime, percent, plural } from "../text/human";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
-import { summed } from "./ledger";
+import { energyWords, summed } from "./ledger";
 
 const SPANS: [string, number][] = [
   ["1 h", 3600],
@@ -41,16 +41,17 @@ export function LedgerSection() {
       }
     >
       <Shown of={ledger} what="attempts">
-        {({ lines }) =>
-          lines.length ? <LedgerTable lines={lines} /> : <Empty>No attempt has ended in this time.</Empty>
+        {(report) =>
+          report.lines.length ? <LedgerTable report={report} /> : <Empty>No attempt has ended in this time.</Empty>
         }
       </Shown>
     </Section>
   );
 }
 
-function LedgerTable({ lines }: { lines: HistoryLine[] }) {
-  const sums = summed(lines);
+function LedgerTable({ report }: { report: HistoryReport }) {
+  const sums = summed(report.lines);
+  const energy = energyWords(report);
   const whole = sums.useful_cpu_s + sums.kept_cpu_s + sums.wasted_cpu_s + sums.lost_cpu_s;
   const rows: Row[] = [
     ["useful", "its result is the task’s", sums.useful_cpu_s],
@@ -87,6 +88,7 @@ function LedgerTable({ lines }: { lines: HistoryLine[] }) {
         took {cpuTime(sums.replicated_cpu_s)} of the whole, {percent(sums.replicated_cpu_s, whole)}, whether they won
         or lost.
       </p>
+      {energy && <p class="faint">{energy}</p>}
     </>
   );
 }

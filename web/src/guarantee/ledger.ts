@@ -1,5 +1,6 @@
 /** CPU time of the whole grid by outcome. */
-import type { HistoryLine } from "../api/types";
+import type { HistoryLine, HistoryReport } from "../api/types";
+import { energy, grams } from "../text/human";
 
 type Sums = Pick<
   HistoryLine,
@@ -19,4 +20,24 @@ export function summed(lines: readonly HistoryLine[]): Sums {
   };
   for (const line of lines) for (const name of Object.keys(sums) as (keyof Sums)[]) sums[name] += line[name] ?? 0;
   return sums;
+}
+
+const SOURCES: Record<string, string> = {
+  socket: "at the socket",
+  package: "processor package only",
+  declared: "from declared watts",
+  gpu: "GPUs",
+};
+
+/** What the attempts of a report used above idle computers; empty where nothing was measured or declared. */
+export function energyWords(report: HistoryReport): string {
+  const uses = report.lines.flatMap((line) => (line.energy ? [line.energy] : []));
+  if (!uses.length) return "";
+  const useful = uses.reduce((sum, use) => sum + use.useful_kwh, 0);
+  const wasted = uses.reduce((sum, use) => sum + use.wasted_kwh, 0);
+  const sources = Object.keys(SOURCES).filter((source) => uses.some((use) => source in use.by_source));
+  const found = sources.map((source) => SOURCES[source]).join(", ");
+  const rate = report.co2_grams_per_kwh;
+  const co2 = typeof rate === "number" ? `, ${grams((useful + wasted) * rate)} of CO2` : "";
+  return `Energy: ${energy(useful)} useful, ${energy(wasted)} wasted${co2} (${found}).`;
 }

@@ -25,6 +25,20 @@ export function duration(seconds: number | null | undefined): string {
   return parts.join(" ");
 }
 
+/** Energy in three digits: `12.3 Wh`, `1.23 kWh`. */
+export function energy(kwh: number): string {
+  return kwh >= 1 ? `${digits(kwh)} kWh` : `${digits(1000 * kwh)} Wh`;
+}
+
+/** A mass: `320 g`, `4.1 kg`. */
+export function grams(count: number): string {
+  return count < 1000 ? `${digits(count)} g` : `${digits(count / 1000)} kg`;
+}
+
+function digits(value: number): string {
+  return Number(value.toPrecision(3)).toLocaleString("en");
+}
+
 /** A delay that may be far below a second: `12 ms`, `1.4 s`. */
 export function delay(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;

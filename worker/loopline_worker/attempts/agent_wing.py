@@ -108,6 +108,10 @@ class AttemptPart:
         """
         return verdict
 
+    def complete(self, result: Result) -> Result:
+        """Return the attempt's result with the wing's figures, mostly the given one."""
+        return result
+
     def after_end(self) -> None:
         """Release the attempt's resources: its result was posted, and its folder is removed."""
 

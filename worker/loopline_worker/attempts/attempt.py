@@ -236,11 +236,14 @@ class Attempt:
             self.begins()
         ended = self._record_end(ended)
         try:
-            return await self._conclude(ended)
+            result = await self._conclude(ended)
         except OSError as error:
-            return self._fail(error)
+            result = self._fail(error)
         finally:
             await self._detach()
+        for part in self._parts:
+            result = part.complete(result)
+        return result
 
     async def _until_end(self, launcher: Launcher) -> Ended:
         """Start the task, and wait until all its processes are gone. Raises OSError if it cannot run here."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.paths import TEMPORARY
-from loopline_shared.protocol.task_metrics import MAX_METRICS, Metrics
+from loopline_shared.protocol.attempt_figures import MAX_METRICS, Metrics
 from loopline_worker.files import confined_paths
 
 VARIABLE = "LOOPLINE_RESULT"

@@ -46,6 +46,7 @@ class DataDirectory:
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         self.gpus = self.folder / "gpus.json"
+        self.idle_power = self.folder / "idle-power.json"
         self.contribution = self.folder / "contribution.json"
         self.traffic = self.folder / "traffic.json"
         try:

@@ -20,7 +20,7 @@ VARIABLE = "LOOPLINE_ZYGOTE"
 """Where a service names the agent's end of the connection: its file's number."""
 FILES = 2
 """Number of files in a request for a supervisor, and with an order whose task has files of its own to write to."""
-CONFIGURE, FORK, SIGNAL, HAND_OVER, MEASURE, LEASE = b"o", b"+", b"s", b"h", b"m", b"l"
+CONFIGURE, FORK, SIGNAL, HAND_OVER, MEASURE, LEASE, ENERGY = b"o", b"+", b"s", b"h", b"m", b"l", b"e"
 _HEAD_BYTES = 5
 _MOST_BYTES = 2**16
 _MOST_SIGNALLED = 5000
@@ -81,6 +81,10 @@ class ZygoteLine:
         """
         words = self._ask(MEASURE, folder).split()  # bytes, and number of files, each before the folder's name
         return max(int(words[0]), 4096 * int(words[2])) if len(words) == 4 else 0
+
+    def package_counters(self) -> str:
+        """Wait for the lines of users/package_counters.py; empty if this computer has no such counters."""
+        return self._ask(ENERGY, "").decode()
 
     def _ask(self, kind: bytes, word: str) -> bytes:
         """Send a request with a pipe. Return everything written to the pipe, once it is closed."""

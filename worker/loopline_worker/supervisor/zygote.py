@@ -111,6 +111,8 @@ class Zygote:
             self._helpers.add(self._users.start_measuring(words[0], files[0]))
         elif kind == requests.LEASE and self._users and files:
             self._helpers.add(self._users.start_leasing(words[0], files[0]))
+        elif kind == requests.ENERGY and self._users and files:
+            self._helpers.add(self._users.start_reading_counters(files[0]))
 
     def _configure(self, yields: str, isolates: str, *places: str) -> None:
         """Take note of how supervisors are to be.

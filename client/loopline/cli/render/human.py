@@ -53,6 +53,16 @@ def amount(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def energy(kwh: float) -> str:
+    """Return energy in three digits: ``0.52 Wh``, ``12.3 Wh``, ``1.23 kWh``."""
+    return f"{kwh:,.3g} kWh" if 1 <= kwh < 1000 else f"{kwh:,.0f} kWh" if kwh >= 1000 else f"{1000 * kwh:.3g} Wh"
+
+
+def grams(count: float) -> str:
+    """Return a mass: ``0.32 g``, ``320 g``, ``4.1 kg``."""
+    return f"{count:.3g} g" if count < 1000 else f"{count / 1000:,.1f} kg"
+
+
 def size(seconds: float | None) -> str:
     """Return the size of a job."""
     return "unknown" if seconds is None else duration(seconds)

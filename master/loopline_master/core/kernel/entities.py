@@ -30,6 +30,7 @@ from loopline_shared.model import (
     TaskId,
     TaskState,
 )
+from loopline_shared.protocol.attempt_figures import Joules
 from loopline_shared.protocol.gpus import COMPUTER
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import Sweep
@@ -393,6 +394,8 @@ class Attempt:
     """Work in the checkpoint that it continued from, in reference CPU-seconds."""
     kept_cpu_ms: int = field(default=0, init=False, repr=False, compare=False)
     """CPU time of it that is not lost with it, because a checkpoint has it."""
+    joules: Joules = field(default=None, init=False, repr=False, compare=False)
+    """Energy in its result, until the wing *energy* has noted it."""
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 

@@ -527,4 +527,4 @@ def record(state: State, attempt: Attempt, result: Result, end: AttemptState) ->
     attempt.peak_memory_bytes = result.peak_memory_bytes
     attempt.stdout, attempt.stderr, attempt.value = result.stdout, result.stderr, result.value
     attempt.outputs = result.outputs or None
-    attempt.metrics = result.metrics
+    attempt.metrics, attempt.joules = result.metrics, result.joules

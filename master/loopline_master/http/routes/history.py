@@ -10,7 +10,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
-from loopline_master.settings import Limits
+from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_shared.rest.bodies import HistoryReport, HistorySubject, Page, ParallelReport, PastJob, WorkerStay
 from loopline_shared.rest.times import Moment
@@ -24,16 +24,17 @@ By = Annotated[HistorySubject, Field(description="A line for each of these")]
 async def get_history(
     store: Store,
     scheduler: Scheduler,
+    settings: MasterSettings,
     limits: Limits,
     by: By = "user",
     since: Moment = 0.0,
     until: Moment | None = None,
     limit: Limit = 100,
 ) -> HistoryReport:
-    """Return the processor time of attempts that ended between two moments, by user, worker or job, largest first."""
+    """Return what attempts used that ended between two moments, by user, worker or job, most CPU time first."""
     end = _end(scheduler, until)
     lines = await store.usage.by(by, since, end, limits.page_size(limit))
-    return HistoryReport(since=since, until=end, lines=lines)
+    return HistoryReport(since=since, until=end, lines=lines, co2_grams_per_kwh=settings.co2_grams_per_kwh)
 
 
 @routes("GET /history/jobs", READERS)

@@ -64,12 +64,12 @@ WENT: tuple[ColumnElement[Any], ...] = (
 """Attempts by outcome, including attempts that have not ended."""
 TASKS: ColumnElement[int] = _count(attempts.c.accepted).label("tasks")
 _kept_s = cast(checkpoint_accounts.c.kept_cpu_ms, Double) / 1000
-_kept_known_s = case((_kept_s < attempts.c.cpu_s, _kept_s), else_=attempts.c.cpu_s)
+KEPT_KNOWN_S = case((_kept_s < attempts.c.cpu_s, _kept_s), else_=attempts.c.cpu_s)
 """The correction is at most the known time: a lost attempt has none."""
 
 
 def _less_kept(of: ColumnElement[bool]) -> ColumnElement[float]:
-    return -func.sum(case((of, _kept_known_s), else_=0.0))
+    return -func.sum(case((of, KEPT_KNOWN_S), else_=0.0))
 
 
 _OF_CHECKPOINTS: tuple[ColumnElement[Any], ...] = (

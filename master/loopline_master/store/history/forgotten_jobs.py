@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, fun
 
 from loopline_master.store.database import shrink
 from loopline_master.store.history.attempt_sums import USED, of_checkpoints
+from loopline_master.store.history.energy_sums import keep_energy
 from loopline_master.store.history.job_sums import shorten_sums
 from loopline_master.store.queries.usage_queries import NAMES
 from loopline_master.store.rows import insert_into
@@ -26,6 +27,7 @@ from loopline_master.store.tables import (
     audits,
     checkpoint_accounts,
     checkpoints,
+    energies,
     evidence,
     exemptions,
     flaws,
@@ -60,6 +62,7 @@ _OF_JOBS = (
         checkpoints,
         resumptions,
         checkpoint_accounts,
+        energies,
         evidence,
         flaws,
         exemptions,
@@ -93,6 +96,7 @@ def forget(connection: Connection, gone: Sequence[int]) -> None:
     for kind, name in (("user", jobs.c.owner), ("worker", _known)):
         _add_up(connection, kind, (dict(row._mapping, jobs=1) for row in _used(connection, name, here)))
         _add_up(connection, kind, _by_checkpoints(connection, name, here))
+        keep_energy(connection, kind, name, here)
     connection.execute(delete(passings).where(passings.c.passed.in_(gone)))
     for table in _OF_JOBS:
         connection.execute(delete(table).where(table.c.job.in_(gone)))
@@ -126,8 +130,9 @@ def shorten(connection: Connection, job: int, most: int, now: float, first: Mapp
     _add_up(connection, "worker", (dict(row._mapping, jobs=first.get(row.subject, 0) >= least) for row in used))
     for kind, name in (("user", jobs.c.owner), ("worker", _known)):
         _add_up(connection, kind, _by_checkpoints(connection, name, here))
+        keep_energy(connection, kind, name, here)
     shorten_sums(connection, job, least)
-    for table in (checkpoint_accounts, attempts):
+    for table in (checkpoint_accounts, energies, attempts):
         connection.execute(delete(table).where(table.c.job == job, table.c.task >= least))
     connection.execute(delete(tasks).where(tasks.c.job == job, tasks.c.number >= least))
     shrink(connection)

@@ -5,7 +5,7 @@ Of large jobs most is read from their sums (history/job_sums.py), and only what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, f
 
 from loopline_master.store.database import Transact
 from loopline_master.store.history.attempt_sums import OF_CHECKPOINTS, USED, of_checkpoints
+from loopline_master.store.history.energy_sums import energy_by
 from loopline_master.store.history.job_sums import Tasks, among, is_large, tasks_without
 from loopline_master.store.tables import attempts, job_sums, jobs, specs, usage, worker_sums
-from loopline_shared.rest.bodies import HistoryLine, HistorySubject
+from loopline_shared.rest.bodies import EnergyUse, HistoryLine, HistorySubject
 
 FORGOTTEN_WORKERS = "(forgotten workers)"
 _DAY_S = 86400
@@ -45,7 +46,8 @@ class UsageQueries:
             parts = [connection.execute(query) for query in _small(subject, ended, limit)]
             corrections = map(_line_of, connection.execute(_by_checkpoints(subject, since, until)))
             lines = _added(*(map(_line_of, part) for part in parts), large.lines(subject), corrections=corrections)
-            return sorted(lines, key=lambda line: (-_cpu_of(line), _rank(subject, line)))[:limit]
+            largest = sorted(lines, key=lambda line: (-_cpu_of(line), _rank(subject, line)))[:limit]
+            return _with_energy(largest, energy_by(connection, subject, since, until))
 
         return await self._read(work)
 
@@ -213,6 +215,13 @@ def _added(*parts: Iterable[Line], corrections: Iterable[Line]) -> list[HistoryL
             line = lines[part["subject"]]
             line |= {name: line[name] + part[name] for name in NAMES if name in part}
     return [HistoryLine(**line) for line in lines.values()]
+
+
+def _with_energy(lines: list[HistoryLine], energy: Mapping[str, EnergyUse]) -> list[HistoryLine]:
+    if not energy:
+        return lines
+    own = ((line, energy.get("" if line.subject == FORGOTTEN_WORKERS else line.subject)) for line in lines)
+    return [line.model_copy(update={"energy": use}) if use else line for line, use in own]
 
 
 def _rank(subject: HistorySubject, line: HistoryLine) -> int | str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from loopline_shared.model import Name, Order, OrderWithin
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 
@@ -79,6 +80,14 @@ class PassingReport(Body):
 HistorySubject = Literal["user", "worker", "job"]
 
 
+class EnergyUse(Body):
+    """Energy of attempts, as far as it was measured or declared."""
+
+    useful_kwh: float  # of attempts whose results count, and of the part of others that a checkpoint kept
+    wasted_kwh: float  # of the rest
+    by_source: dict[EnergySource, float]  # kWh by how they were found: figures of sources cover different things
+
+
 class HistoryLine(Body):
     """Usage by one user, worker or job: its attempts that ended within a time."""
 
@@ -96,11 +105,13 @@ class HistoryLine(Body):
     checkpoints: int = 0  # sent to the master
     checkpoint_bytes: int = 0  # sent with them
     checkpoint_held_s: float = 0.0  # time that tasks were stopped for them
+    energy: EnergyUse | None = None  # null: nothing was measured or declared
 
 
 class HistoryReport(Body):
     since: Time
     until: Time
+    co2_grams_per_kwh: float | None = None  # of the electricity; null: the operator has not said
     lines: list[HistoryLine]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, Phases, Stream, TaskId, TaskState
-from loopline_shared.protocol.task_metrics import Metrics
+from loopline_shared.protocol.attempt_figures import Metrics
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar

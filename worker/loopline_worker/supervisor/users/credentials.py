@@ -52,6 +52,12 @@ def become(user: TaskUser, *, has_gpus: bool = False) -> None:
     keep_only(frozenset())
 
 
+def become_root_without_powers() -> None:
+    """Switch the calling process to root without capabilities: it may open what root owns. Raises OSError."""
+    _call(_CALLS[os.uname().machine][2], 0, 0, 0)
+    keep_only(frozenset())
+
+
 def join(gids: list[int]) -> None:
     """Give the calling thread these groups besides its own: it may hand files over to them. Raises OSError."""
     _call(_CALLS[os.uname().machine][0], len(gids), (ctypes.c_uint32 * len(gids))(*gids))

@@ -11,7 +11,7 @@ import pwd
 import signal
 from contextlib import suppress
 
-from loopline_worker.supervisor.users import credentials, folders, leases
+from loopline_worker.supervisor.users import credentials, folders, leases, package_counters
 from loopline_worker.supervisor.users.credentials import TaskUser
 
 _MOST_USERS = 1000
@@ -77,6 +77,10 @@ class SlotUsers:
             if user := self._user_of(folder):
                 return leases.start(user, connection)
         return 0
+
+    def start_reading_counters(self, answer: int) -> int:
+        """Start reading energy counters, which root may read, into an open file. Return the process id, or 0."""
+        return package_counters.start_reading(answer)
 
     def _user_of(self, folder: str) -> TaskUser | None:
         """Return the borrower of a folder, by its group; None if there is none, or the folder is gone."""

@@ -1,0 +1,91 @@
+"""Sums of the energy of attempts, by source. Most grids have none: then these cost one look at an empty table.
+
+Energy is useful if the attempt's result counts. Of another attempt, the part is useful that a checkpoint kept, in
+proportion to CPU time. The rest is wasted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, exists, func, select
+
+from loopline_master.store.history.attempt_sums import IS_VOTE, KEPT_KNOWN_S
+from loopline_master.store.rows import insert_into
+from loopline_master.store.tables import attempts, checkpoint_accounts, energies, energy_usage, jobs, workers
+from loopline_shared.rest.bodies import EnergyUse, HistorySubject
+
+DAY_S = 86400
+JOULES_PER_KWH = 3.6e6
+_SUBJECTS = {"user": jobs.c.owner, "worker": attempts.c.worker, "job": jobs.c.id}
+_KEY = ("job", "task", "number")
+_has_kept = and_(checkpoint_accounts.c.kept_cpu_ms > 0, attempts.c.cpu_s > 0)
+_kept = case((_has_kept, KEPT_KNOWN_S / attempts.c.cpu_s), else_=0.0)
+_useful_j = func.sum(energies.c.joules * case((attempts.c.accepted | IS_VOTE, 1.0), else_=_kept)).label("useful_j")
+_all_j = func.sum(energies.c.joules).label("all_j")
+
+
+def energy_by(connection: Connection, subject: HistorySubject, since: float, until: float) -> dict[str, EnergyUse]:
+    """Return the energy of attempts that ended between these moments, by user, worker or job."""
+    found: dict[str, dict[str, tuple[float, float]]] = defaultdict(lambda: defaultdict(lambda: (0.0, 0.0)))
+    ended_at = attempts.c.ended_at + 0  # the rows are found by their key, not by their end
+    for row in _sums(connection, _SUBJECTS[subject], and_(ended_at >= since, ended_at < until)):
+        _add(found[str(row.subject)], row.source, row.useful_j, row.all_j - row.useful_j)
+    begin = energy_usage.c.day * DAY_S
+    query = select(energy_usage).where(energy_usage.c.kind == subject, begin >= since, begin < until)
+    for row in connection.execute(query):
+        _add(found[row.name], row.source, row.useful_j, row.wasted_j)
+    return {name: _use_of(sums) for name, sums in found.items()}
+
+
+def keep_energy(connection: Connection, kind: str, name: ColumnElement[str], here: ColumnElement[bool]) -> None:
+    """Add the energy of attempts that are about to be deleted to the sums of their users or workers."""
+    sums: dict[tuple[str, int, str], tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for row in _sums(connection, name, here, jobs.c.finished_at):
+        _add(sums, (row.subject, int(row.finished_at // DAY_S), row.source), row.useful_j, row.all_j - row.useful_j)
+    if sums:
+        rows = [
+            {"kind": kind, "name": name, "day": day, "source": source, "useful_j": useful_j, "wasted_j": wasted_j}
+            for (name, day, source), (useful_j, wasted_j) in sums.items()
+        ]
+        connection.execute(_adding(connection.dialect.name), rows)
+
+
+def _sums(
+    connection: Connection, subject: ColumnElement[Any], here: ColumnElement[bool], *more: ColumnElement[Any]
+) -> Any:
+    """Return the rows of the sums by subject, source and ``more``."""
+    if not connection.scalar(select(exists().select_from(energies))):
+        return ()
+    named = [subject.label("subject"), energies.c.source, *more]
+    query: Select[Any] = select(*named, _useful_j, _all_j).join_from(energies, attempts, _is_of(attempts))
+    query = query.join(jobs, jobs.c.id == attempts.c.job).outerjoin(checkpoint_accounts, _is_of(checkpoint_accounts))
+    query = query.outerjoin(workers, workers.c.name == attempts.c.worker)
+    return connection.execute(query.where(here).group_by(*named)).all()
+
+
+def _is_of(table: Any) -> ColumnElement[bool]:
+    return and_(*(table.c[name] == energies.c[name] for name in _KEY))
+
+
+def _add(sums: Any, key: Any, useful_j: float, wasted_j: float) -> None:
+    before = sums[key]
+    sums[key] = before[0] + useful_j, before[1] + wasted_j
+
+
+def _use_of(sums: dict[str, tuple[float, float]]) -> EnergyUse:
+    return EnergyUse(
+        useful_kwh=sum(useful_j for useful_j, _ in sums.values()) / JOULES_PER_KWH,
+        wasted_kwh=sum(wasted_j for _, wasted_j in sums.values()) / JOULES_PER_KWH,
+        by_source={source: sum(both) / JOULES_PER_KWH for source, both in sums.items()},
+    )
+
+
+@cache
+def _adding(dialect: str) -> Any:
+    """Return an INSERT that adds to the sums that are there."""
+    statement = insert_into(energy_usage, dialect)
+    more = {name: energy_usage.c[name] + statement.excluded[name] for name in ("useful_j", "wasted_j")}
+    return statement.on_conflict_do_update(index_elements=list(energy_usage.primary_key), set_=more)

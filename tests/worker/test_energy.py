@@ -1,0 +1,234 @@
+"""Energy of attempts: counters of processors as a folder of files, a meter's command, and the share of tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from loopline_shared.model import AttemptId, Held, Outcome, Result
+from loopline_shared.protocol.attempt_figures import EnergySource
+from loopline_worker.energy.energy_price import EnergyPrice
+from loopline_worker.energy.energy_wing import Energy, KeptIdlePower
+from loopline_worker.energy.power_sources import PackageCounters, WattsCommand
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.supervisor.users import package_counters
+from tests.worker.bench import run_of
+
+PACKAGE = EnergySource.PACKAGE
+RANGE_UJ = 262_143_328_850
+WORKER = Path(package_counters.__file__).parents[3]
+
+
+def add_zone(root: Path, zone: str, name: str, count_uj: int) -> None:
+    """Write a zone of powercap, as the kernel shows it."""
+    folder = root / zone
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in (("name", name), ("energy_uj", count_uj), ("max_energy_range_uj", RANGE_UJ)):
+        (folder / file).write_text(f"{content}\n")
+
+
+def two_packages(root: Path, first_uj: int, second_uj: int) -> None:
+    add_zone(root, "intel-rapl:0", "package-0", first_uj)
+    add_zone(root, "intel-rapl:0:0", "core", first_uj // 2)
+    add_zone(root, "intel-rapl:1", "package-1", second_uj)
+    add_zone(root, "intel-rapl:2", "psys", first_uj * 3)
+    add_zone(root, "intel-rapl-mmio:0", "package-0", first_uj)
+    (root / "intel-rapl").mkdir(exist_ok=True)
+
+
+def counters(root: Path) -> PackageCounters:
+    return PackageCounters(lambda: package_counters.read(str(root)))
+
+
+async def test_packages_are_added_up_without_their_parts(tmp_path: Path) -> None:
+    two_packages(tmp_path, 1_000_000, 5_000_000)
+    source = counters(tmp_path)
+    assert await source.joules(10.0) is None, "the first reading has no interval"
+    two_packages(tmp_path, 201_000_000, 105_000_000)
+    assert await source.joules(10.0) == pytest.approx(200.0 + 100.0)
+
+
+async def test_counter_that_wraps_around_counts_on(tmp_path: Path) -> None:
+    two_packages(tmp_path, RANGE_UJ - 30_000_000, 0)
+    source = counters(tmp_path)
+    await source.joules(10.0)
+    two_packages(tmp_path, 20_000_000, 1_000_000)
+    assert await source.joules(10.0) == pytest.approx(50.0 + 1.0)
+
+
+async def test_counter_that_was_set_back_gives_no_energy(tmp_path: Path) -> None:
+    two_packages(tmp_path, RANGE_UJ // 2, 0)
+    source = counters(tmp_path)
+    await source.joules(5.0)
+    two_packages(tmp_path, 0, 0)
+    assert await source.joules(5.0) is None, "it would be 26 kW"
+    two_packages(tmp_path, 5_000_000, 0)
+    assert await source.joules(5.0) == pytest.approx(5.0), "the next interval counts again"
+
+
+async def test_package_that_goes_away_gives_no_energy(tmp_path: Path) -> None:
+    two_packages(tmp_path, 0, 0)
+    source = counters(tmp_path)
+    await source.joules(5.0)
+    (tmp_path / "intel-rapl:1" / "energy_uj").unlink()
+    assert await source.joules(5.0) is None
+
+
+def reader(root: Path, script: str) -> str:
+    """Return what another process prints, which has the functions and the folder at hand."""
+    program = f"""
+import os, sys
+sys.path.append({str(WORKER)!r})
+from loopline_worker.supervisor.users import credentials, package_counters
+from loopline_worker.supervisor.users.credentials import TaskUser
+package_counters.FOLDER = {str(root)!r}
+{script}"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def may_be_entered(folder: Path) -> None:
+    """Let every user reach a folder of pytest."""
+    for part in (folder, *folder.parents):
+        if part.owner() == Path.home().owner() and not part.stat().st_mode & 0o001:
+            part.chmod(part.stat().st_mode | 0o011)
+
+
+REFUSED = """
+try:
+    package_counters.read(package_counters.FOLDER)
+except PermissionError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux counts it")
+def test_counters_need_permission(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = Path(tmp_path_factory.mktemp("powercap"))
+    two_packages(root, 1, 1)
+    (root / "intel-rapl:1" / "energy_uj").chmod(0)
+    may_be_entered(root)
+    assert reader(root, f"os.getuid() or os.setuid(65534)\n{REFUSED}") == "refused\n"
+    if os.geteuid():
+        assert counters(root).counts() is None
+    assert counters(root / "missing").counts() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can give away powers")
+def test_first_process_of_a_service_reads_counters_of_root(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = Path(tmp_path_factory.mktemp("powercap"))
+    two_packages(root, 7, 9)
+    (root / "intel-rapl:0" / "energy_uj").chmod(0o400)
+    may_be_entered(root)
+    said = reader(
+        root,
+        f"""
+credentials.settle(TaskUser(20_000, 20_000))
+credentials.keep_only(credentials.NEEDED)
+{REFUSED}
+answer, theirs = os.pipe()
+child = package_counters.start_reading(theirs)
+os.close(theirs)
+os.waitpid(child, 0)
+print(os.read(answer, 1000).decode())
+print(os.getresuid())
+""",
+    )
+    assert said.splitlines() == [
+        "refused",
+        f"package-0 7 {RANGE_UJ}",
+        f"package-1 9 {RANGE_UJ}",
+        "(20000, 20000, 20000)",
+    ]
+
+
+@pytest.mark.parametrize("said", ["", "many", "-5", "0", "nan", "1e9"])
+async def test_command_without_a_possible_power_measures_nothing(said: str) -> None:
+    assert await WattsCommand(["printf", "%s", said]).watts() is None
+
+
+async def test_command_gives_the_energy_between_two_readings(tmp_path: Path) -> None:
+    power = tmp_path / "watts"
+    power.write_text("60\n")
+    source = WattsCommand(["cat", str(power)])
+    assert await source.joules(10.0) is None
+    power.write_text("100.0")
+    assert await source.joules(10.0) == pytest.approx(800.0)
+    assert await WattsCommand(["/no/such/meter"]).watts() is None
+    assert await WattsCommand(["sh", "-c", "echo 50; exit 3"]).watts() is None
+
+
+def test_owner_and_idle_computer_are_not_charged_to_tasks() -> None:
+    price = EnergyPrice()
+    price.add(joules=200.0, elapsed_s=10.0, busy_cpu_s=0.2)  # 20 W: idle
+    price.add(joules=600.0, elapsed_s=10.0, busy_cpu_s=20.0)  # of these, the tasks have a part
+    assert price.idle_w == 20.0
+    assert price.joules_per_cpu_s == pytest.approx(400.0 / 20.0)
+
+
+def test_price_is_unknown_after_a_reading_that_failed() -> None:
+    price = EnergyPrice(idle_w=20.0)
+    price.add(600.0, 10.0, 20.0)
+    price.add(220.0, 10.0, 0.5)
+    assert price.joules_per_cpu_s == pytest.approx(20.0), "an idle interval does not tell it"
+    price.add(None, 10.0, 20.0)
+    assert price.joules_per_cpu_s is None
+
+
+def an_attempt(cpu_s: float) -> SimpleNamespace:
+    attempt = SimpleNamespace(held=Held(AttemptId(1, 1, 1), cpu_s=cpu_s))
+    attempt.measure = lambda: None
+    return attempt
+
+
+def ended(cpu_s: float) -> Result:
+    return Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, cpu_s=cpu_s)
+
+
+def test_attempts_of_an_interval_share_its_energy_by_cpu_time() -> None:
+    price = EnergyPrice(idle_w=20.0)
+    wing = Energy(PACKAGE, price)
+    parts = [wing.prepare(run_of("work", task=task), SimpleNamespace()) for task in (1, 2)]  # type: ignore[arg-type]
+    attempts = [an_attempt(0.0), an_attempt(0.0)]
+    for part, attempt in zip(parts, attempts, strict=True):
+        part.attach(attempt)  # type: ignore[arg-type]
+    price.add(600.0, 10.0, 20.0)  # 12 s are the tasks', 8 s the owner's
+    attempts[0].held, attempts[1].held = Held(AttemptId(1, 1, 1), cpu_s=3.0), Held(AttemptId(1, 2, 1), cpu_s=9.0)
+    for part in parts:
+        part.charge()
+    price.add(400.0, 10.0, 10.0)
+    results = [part.complete(ended(cpu_s)) for part, cpu_s in zip(parts, (3.0, 11.0), strict=True)]
+    assert [result.joules for result in results] == [{PACKAGE: 60.0}, {PACKAGE: 180.0 + 40.0}]
+
+
+def test_attempt_without_energy_reports_none() -> None:
+    part = Energy(PACKAGE, EnergyPrice()).prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
+    part.attach(an_attempt(0.0))  # type: ignore[arg-type]
+    assert part.complete(ended(5.0)) == ended(5.0)
+
+
+def test_idle_power_outlasts_the_agent(tmp_path: Path) -> None:
+    file = tmp_path / "idle-power.json"
+    kept = KeptIdlePower(file, PACKAGE)
+    assert kept.watts is None
+    kept.keep(22.5)
+    kept.keep(30.0)
+    assert KeptIdlePower(file, PACKAGE).watts == 22.5
+    assert KeptIdlePower(file, EnergySource.SOCKET).watts is None, "the socket's is another"
+    file.write_text("[]")
+    assert KeptIdlePower(file, PACKAGE).watts is None
+
+
+def test_busy_power_needs_a_smaller_idle_power() -> None:
+    assert WorkerSettings(watts_idle=30, watts_busy=90).watts_busy == 90
+    for wrong in ({"watts_busy": 90}, {"watts_idle": 90, "watts_busy": 90}):
+        with pytest.raises(ValidationError, match="watts_busy needs a smaller watts_idle"):
+            WorkerSettings(**wrong)

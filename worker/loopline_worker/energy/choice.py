@@ -1,0 +1,60 @@
+"""The choice among the ways to find energy: a meter at the socket, else the processor, else declared watts."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from loopline_shared.protocol.attempt_figures import EnergySource
+from loopline_worker.energy.energy_price import EnergyPrice
+from loopline_worker.energy.energy_wing import Energy, KeptIdlePower
+from loopline_worker.energy.power_sources import PowerSource, WattsCommand, packages
+from loopline_worker.host.computer import Computer, is_contained
+from loopline_worker.launch.abilities import Ability
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.task_group import TaskGroup
+
+_NAME = "energy of tasks"
+
+
+def meter_of(settings: WorkerSettings) -> PowerSource | None:
+    """Return what measures energy here; None if nothing does.
+
+    A container sees only its own CPU time, and so cannot share the energy of the whole computer.
+    """
+    if is_contained():
+        return None
+    return WattsCommand(shlex.split(settings.watts_command)) if settings.watts_command else packages()
+
+
+def open_energy(
+    settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup
+) -> list[Energy]:
+    """Return the wing for energy, which measures from now on, if energy is measured or declared here."""
+    meter = meter_of(settings)
+    if meter is not None:
+        kept = KeptIdlePower(idle_power, meter.kind)
+        declared = settings.watts_idle if meter.kind is EnergySource.SOCKET else None
+        wing = Energy(meter.kind, EnergyPrice(min((w for w in (kept.watts, declared) if w), default=None)))
+        task_group.start(wing.measure(meter, computer.busy_cpu_s, kept))
+        return [wing]
+    if settings.watts_busy is not None and settings.watts_idle is not None:
+        price = EnergyPrice(settings.watts_idle)
+        price.joules_per_cpu_s = (settings.watts_busy - settings.watts_idle) / computer.cpus
+        return [Energy(EnergySource.DECLARED, price)]
+    return []
+
+
+async def ability(settings: WorkerSettings) -> Ability:
+    """Return whether energy is measured or declared here, as far as the caller may read it."""
+    meter, words = meter_of(settings), ""
+    if isinstance(meter, WattsCommand):
+        watts = await meter.watts()
+        words = f"{watts:g} W at the socket now" if watts else "watts_command prints no number of watts"
+        return Ability(_NAME, watts is not None, words)
+    if meter is not None:
+        return Ability(_NAME, True, "measured by the processor: its package only")
+    if settings.watts_busy is not None:
+        return Ability(_NAME, True, f"declared: {settings.watts_idle:g} W idle, {settings.watts_busy:g} W busy")
+    words = "a container cannot measure it" if is_contained() else "this user can read no counters of the processor"
+    return Ability(_NAME, False, f"{words}; set watts_idle and watts_busy, or watts_command (docs/energy.md)")
