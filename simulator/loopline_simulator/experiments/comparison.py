@@ -38,6 +38,7 @@ class PolicyRow:
     lost_time: Estimate
     lost_work: Estimate
     held: Estimate
+    kwh: Estimate | None  # None: no power is declared
     mean_slowdown: Estimate
     worst_slowdown: float
     slowest_machines: float
@@ -105,6 +106,7 @@ def _row(
         lost_time=over_seeds(lambda run: run.lost_time),
         lost_work=over_seeds(lambda run: run.lost_work),
         held=over_seeds(lambda run: run.held.mean),
+        kwh=estimate([run.kwh for run in runs if run.kwh is not None]) if runs[0].kwh is not None else None,
         mean_slowdown=over_seeds(lambda run: run.mean_slowdown),
         worst_slowdown=max(run.worst_slowdown for run in runs),
         slowest_machines=min(run.slowest_machines for run in runs),

@@ -23,6 +23,7 @@ from loopline_simulator.experiments.options import (
     Several,
     SweepOptions,
     known_policy,
+    usage,
 )
 from loopline_simulator.experiments.tables import bare_table, half_width, number
 from loopline_simulator.fast.fair_start import FairAnswer, run
@@ -56,6 +57,8 @@ def fair_start(
     replicas
         Attempts of a task at once; default as in the no-passing paper: any number.
     """
+    if machines.watts:
+        raise usage("fair-start shows no energy", "leave --watts out, or run no-passing")
     park = machines.park()
     cases = [
         Case(seed, policy, promise, workload, park, max_replicas=replicas)

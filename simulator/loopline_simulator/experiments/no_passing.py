@@ -98,7 +98,7 @@ def _show(answers: list[Answer], comparisons: list[PolicyComparison], took_s: fl
 def is_as_in_paper(case: Case) -> bool:
     """True if only the interval, the seed, the policy and the fit differ from the paper's."""
     same_jobs = dataclasses.replace(case.workload, interval=100.0) == dataclasses.replace(Workload(), interval=100.0)
-    same_machines = dataclasses.replace(case.park, fit=FITTED) == type(case.park)()
+    same_machines = dataclasses.replace(case.park, fit=FITTED, watts=()) == type(case.park)()
     return same_jobs and same_machines and case.max_replicas is None
 
 

@@ -118,16 +118,21 @@ class MachineOptions:
     patterns
         Patterns of owners' use, one of these at random for each PC: 1 and 2 are the paper's; another is written
         TO_LOADED/TO_STEADY/STEADY_LOW-HIGH/LOADED_LOW-HIGH (as 1: 0.001/0.01/0.95-1/0-0.05); `steady`: no use at all.
+    watts
+        Power of a busy PC above idle, in watts, one for all or one for each peak speed: prints kWh.
     """
 
     pcs: Count = 128
     peaks: Positives = (1.0, 2.0, 4.0)
     fit: Positive = FITTED
     patterns: Annotated[tuple[str, ...], Several] = ("1", "2")
+    watts: Positives = ()
 
     def park(self) -> Park:
         patterns = () if self.patterns == ("steady",) else tuple(map(read_pattern, self.patterns))
-        return Park(self.pcs, self.peaks, patterns, self.fit)
+        if len(self.watts) not in (0, 1, len(self.peaks)):
+            raise usage(f"there are {len(self.watts)} values of --watts", "give one, or one for each of --peaks")
+        return Park(self.pcs, self.peaks, patterns, self.fit, self.watts)
 
 
 def read_pattern(text: str) -> Pattern:

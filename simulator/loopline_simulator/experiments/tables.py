@@ -77,7 +77,9 @@ def _promises(comparisons: Sequence[PolicyComparison]) -> Table:
     table = bare_table("[bold]What each promises, and its price[/]")
     for title in ("every", "", "order"):
         table.add_column(title)
-    for title in ("passed", "pass-\nable", "total ±", "lost", "(work)", "held", "slow-\ndown", "worst", "PCs"):
+    has_energy = any(row.kwh for comparison in comparisons for row in comparison.rows)
+    more = ("kWh",) if has_energy else ()
+    for title in ("passed", "pass-\nable", "total ±", *more, "lost", "(work)", "held", "slow-\ndown", "worst", "PCs"):
         table.add_column(title, justify="right")
     for comparison in comparisons:
         for row in comparison.rows:
@@ -93,6 +95,8 @@ def _promise(row: PolicyRow) -> Iterator[RenderableType]:
     yield f"{row.passable:,}"
     share = row.total_to_base
     yield "" if share is None else f"{share.mean:.3f} ±{plain(share.half_width, 3)}"
+    if row.kwh:
+        yield number(row.kwh.mean)
     yield f"{row.lost_time.mean:.1%}"
     yield f"{row.lost_work.mean:.1%}"
     yield number(row.held.mean)
@@ -108,6 +112,7 @@ def _legend(comparisons: Sequence[PolicyComparison]) -> Text:
         "passed, passable: pairs of jobs, over all runs. B passes A by completing before it, where A is not",
         "larger and was in the grid when B came.",
         f"total: the mean total over {BASE}'s on the same seeds.",
+        "kWh: of all attempts of a run, above what idle PCs draw (--watts).",
         "lost: share of the computing time (of the work) spent in attempts whose result was not used.",
         "held: how long a job's last task (order deliver: its completion) was held, on average.",
         "slowdown: total time over the least that the job needs alone at mean speeds; worst: of any job.",

@@ -252,6 +252,7 @@ def _table(answers: Sequence[TraceAnswer]) -> Table:
         "worst",
         "passed",
         "passable",
+        *(("kWh",) if answers[0].measures.kwh is not None else ()),
         "lost",
         "end",
         "un-\nended",
@@ -273,6 +274,8 @@ def _cells(answers: Sequence[TraceAnswer]) -> Iterator[str]:
     yield number(max(each.worst_slowdown for each in measures))
     yield f"{sum(each.passed for each in measures):,}"
     yield f"{sum(each.passable for each in measures):,}"
+    if kwh := [each.kwh for each in measures if each.kwh is not None]:
+        yield number(fmean(kwh))
     yield f"{fmean(each.lost_time for each in measures):.1%}"
     yield number(fmean(each.makespan for each in measures))
     yield f"{sum(each.unfinished for each in measures):,}"

@@ -77,6 +77,10 @@ class Piecewise:
         """The speed from the last change on."""
         return float(self._speeds[-1])
 
+    @property
+    def highest(self) -> float:
+        return float(self._speeds.max())
+
     def end_of(self, start: float, work: float) -> float:
         """Return the time when the work is done; infinity if never."""
         piece = self._piece(start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loopline_shared.model import Facts
 from loopline_simulator.fast.hosts import Pattern, Speed, Steady
@@ -25,6 +25,8 @@ class Park:
     peaks: tuple[float, ...] = (1.0, 2.0, 4.0)  # reference CPU-seconds per second: 10,000 instructions each
     patterns: tuple[Pattern, ...] = (PATTERN_1, PATTERN_2)
     fit: float = FITTED
+    watts: tuple[float, ...] = field(default=(), repr=False)
+    """Power above idle of a busy PC, one for all or one for each type; (): not declared."""
 
     def hosts(self, seed: int) -> list[Host]:
         """Return the hosts of the run ``seed``. Their speeds are the same in every run of that seed, under any
@@ -32,7 +34,12 @@ class Park:
         """
         digits = len(str(self.count))
         return [
-            Host(f"pc-{number + 1:0{digits}}", _facts(number % len(self.peaks)), self._speed(seed, number))
+            Host(
+                f"pc-{number + 1:0{digits}}",
+                _facts(number % len(self.peaks)),
+                self._speed(seed, number),
+                joules_per_work=self.joules_per_work(number, self._peak(number) * self.fit),
+            )
             for number in range(self.count)
         ]
 
@@ -53,6 +60,11 @@ class Park:
 
     def _peak(self, number: int) -> float:
         return self.peaks[number % len(self.peaks)]
+
+    def joules_per_work(self, number: int, speed: float) -> float:
+        """Return what a reference CPU-second takes above idle on this host at this speed; 0: not declared."""
+        watts = self.watts[number % len(self.peaks) % len(self.watts)] if self.watts else 0.0
+        return watts / speed
 
     def _speed(self, seed: int, number: int) -> Speed:
         peak = self._peak(number) * self.fit

@@ -16,6 +16,8 @@ from loopline_simulator.fast.passings import JobSpan, count
 from loopline_simulator.fast.world import Host
 from loopline_simulator.statistics import Moments, moments
 
+_JOULES_PER_KWH = 3.6e6
+
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
@@ -94,6 +96,7 @@ class Measures:
     spent: float  # work of all attempts, over the declared work of the jobs
     slowest_machines: float  # of any job: mean speed of the machines that computed its results, over that of all
     replicas: int
+    kwh: float | None  # of all attempts, above idle; None: no power is declared
     makespan: float
     unfinished: int
 
@@ -107,6 +110,8 @@ class Recorder:
         self.attempts: list[AttemptRecord] = []
         self._keep = attempts
         self._speeds: dict[str, Speed] = {host.name: host.speed for host in hosts}
+        self._joules_per_work = {host.name: host.joules_per_work for host in hosts if host.joules_per_work}
+        self._joules = 0.0
         self._jobs: dict[int, Job] = {}
         self._spent = Spent()
         self._lost = Spent()
@@ -149,6 +154,7 @@ class Recorder:
             spent=_share(self._spent.work, sum(job.work for job in jobs)),
             slowest_machines=self._slowest_machines(ended, capacity / len(self._speeds)),
             replicas=self._replicas,
+            kwh=self._joules / _JOULES_PER_KWH if self._joules_per_work else None,
             makespan=max(job.finished or 0.0 for job in ended),
             unfinished=len(jobs) - len(ended),
         )
@@ -162,6 +168,8 @@ class Recorder:
         start = attempt.dispatched_at
         work = self._speeds[attempt.worker].work_between(start, end)
         self._spent.add(end - start, work)
+        if self._joules_per_work:
+            self._joules += self._joules_per_work[attempt.worker] * work
         self._replicas += attempt.replica
         if attempt.accepted:
             self._by_job.setdefault(attempt.job, Spent()).add(end - start, work)

@@ -56,6 +56,7 @@ class Host:
     session: int = 1
     boots: int = 0  # number of times it lost all its attempts
     offered: int | None = None  # slots; None: all it has
+    joules_per_work: float = 0.0  # above idle, of a reference CPU-second here; 0: not declared
     unsent: list[Result] = field(default_factory=list)  # of attempts that ended while it was away (changing_world.py)
 
 

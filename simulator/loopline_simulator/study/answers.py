@@ -93,7 +93,8 @@ def _key(case: StudyCase) -> str:
     """Return a digest of all inputs of the case; of a log's file only the name, not the folder."""
     if isinstance(case, Case) and isinstance(case.log, LogWindow | ResampledLog):
         case = replace(case, log=replace(case.log, swf=Path(case.log.swf.name)))
-    return hashlib.sha256(repr(case).encode()).hexdigest()[:_KEY_LENGTH]
+    power = repr(case.park.watts) if isinstance(case, Case) and case.park.watts else ""
+    return hashlib.sha256((repr(case) + power).encode()).hexdigest()[:_KEY_LENGTH]
 
 
 def _whole_lines(file: Path) -> list[str]:

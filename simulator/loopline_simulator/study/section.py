@@ -99,4 +99,5 @@ def measured(case: StudyCase) -> Figures:
         "passable": float(measures.passable),
         "overtaken": float(measures.overtaken),
         **quarters,
+        **({} if measures.kwh is None else {"kwh": measures.kwh}),
     }

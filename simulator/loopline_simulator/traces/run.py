@@ -106,8 +106,11 @@ def _machines(case: TraceCase) -> tuple[list[Host], dict[str, Iterable[Interval]
     known = load_machines(case.availability) if case.availability is not None else None
     park = case.park if known is None else replace(case.park, count=len(known))
     hosts = park.hosts(case.seed)
-    for name, host in zip(known or (), hosts, strict=False):
-        host.name, host.speed = name, (known or {})[name].speed or host.speed
+    for number, (machine, host) in enumerate(zip((known or {}).items(), hosts, strict=False)):
+        host.name, given = machine[0], machine[1].speed
+        if given:
+            host.speed = given
+            host.joules_per_work = park.joules_per_work(number, given.highest) if given.highest else 0.0
     stays = _drawn_stays(case, hosts)
     if known:
         stays = {name: machine.stays for name, machine in known.items()}
