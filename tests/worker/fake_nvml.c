@@ -5,6 +5,7 @@
  *   crash                                      the process is aborted
  *   gpu ADDRESS CODE MEMORY MAJOR MINOR CODE   its handle returns the first code, its use the second
  *   use ADDRESS PID AGE_S CORES ENCODER        a sample
+ *   energy ADDRESS MILLIJOULES                 its counter, which no GPU has otherwise
  *
  * With -DOLD it is a library from before nvmlDeviceGetProcessUtilization.
  */
@@ -14,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-typedef struct { char address[32]; int code, major, minor, use_code; unsigned long long memory; } Gpu;
+typedef struct { char address[32]; int code, major, minor, use_code; unsigned long long memory, energy; } Gpu;
 typedef struct { unsigned long long total, free, used; } Memory;
 typedef struct { unsigned int pid; unsigned long long at_us; unsigned int cores, memory, encoder, decoder; } Use;
 static Gpu gpus[8];
@@ -29,7 +30,8 @@ static unsigned long long now_us(void) {
 }
 
 int nvmlInit_v2(void) {
-    char line[256];
+    char line[256], address[32];
+    unsigned long long energy;
     int code = 0, age;
     FILE *file = fopen(getenv("FAKE_NVML"), "r");
     if (!file) return 999;
@@ -45,6 +47,9 @@ int nvmlInit_v2(void) {
             use->at_us = now_us() - age * 1000000ULL;
             use_count++;
         }
+        if (sscanf(line, "energy %31s %llu", address, &energy) == 2)
+            for (int i = 0; i < gpu_count; i++)
+                if (!strcmp(address, gpus[i].address)) gpus[i].energy = energy;
     }
     fclose(file);
     is_open = code == 0;
@@ -76,6 +81,11 @@ int nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) {
 }
 
 #ifndef OLD
+int nvmlDeviceGetTotalEnergyConsumption(Gpu *gpu, unsigned long long *energy) {
+    *energy = gpu->energy;
+    return gpu->energy ? 0 : 3;
+}
+
 int nvmlDeviceGetProcessUtilization(Gpu *gpu, Use *into, unsigned int *count, unsigned long long since_us) {
     unsigned int found = 0, room = into ? *count : 0;
     if (gpu->use_code) return gpu->use_code;

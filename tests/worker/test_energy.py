@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,12 +14,13 @@ from pydantic import ValidationError
 
 from loopline_shared.model import AttemptId, Held, Outcome, Result
 from loopline_shared.protocol.attempt_figures import EnergySource
+from loopline_worker.energy import energy_wing
 from loopline_worker.energy.energy_price import EnergyPrice
 from loopline_worker.energy.energy_wing import Energy, KeptIdlePower
 from loopline_worker.energy.power_sources import PackageCounters, WattsCommand
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.supervisor.users import package_counters
-from tests.worker.bench import run_of
+from tests.worker.bench import run_of, until
 
 PACKAGE = EnergySource.PACKAGE
 RANGE_UJ = 262_143_328_850
@@ -232,3 +234,35 @@ def test_busy_power_needs_a_smaller_idle_power() -> None:
     for wrong in ({"watts_busy": 90}, {"watts_idle": 90, "watts_busy": 90}):
         with pytest.raises(ValidationError, match="watts_busy needs a smaller watts_idle"):
             WorkerSettings(**wrong)
+
+
+def test_energy_of_gpus_is_not_charged_twice() -> None:
+    price = EnergyPrice(idle_w=50.0)
+    price.add(3000.0, 10.0, 10.0, apart_j=2000.0)
+    assert price.joules_per_cpu_s == pytest.approx((3000.0 - 500.0 - 2000.0) / 10.0)
+    price.add(3000.0, 10.0, 10.0, apart_j=4000.0)
+    assert price.joules_per_cpu_s == 0.0, "two readings of the GPU fell into this interval"
+    assert price.idle_w == 50.0
+
+
+async def test_worker_measures_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(energy_wing, "_EVERY_S", 0.01)
+    two_packages(tmp_path / "powercap", 0, 0)
+    price, used = EnergyPrice(), iter(range(1_000_000))
+    wing, kept = Energy(PACKAGE, price), KeptIdlePower(tmp_path / "idle-power.json", PACKAGE)
+    part = wing.prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
+    part.attach(attempt := an_attempt(0.0))  # type: ignore[arg-type]
+    measuring = asyncio.create_task(wing.measure(counters(tmp_path / "powercap"), lambda: next(used), kept))
+    await until(lambda: kept.watts is not None)
+    assert kept.watts == 0.0
+    count = 0
+
+    def has_energy() -> bool:
+        nonlocal count
+        count += 1
+        two_packages(tmp_path / "powercap", 3_000 * count, 0)
+        attempt.held = Held(AttemptId(1, 1, 1), cpu_s=float(count))
+        return part.complete(ended(0.0)).joules is not None
+
+    await until(has_energy)
+    measuring.cancel()

@@ -10,11 +10,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_worker.core.gpu_tasks import CheckedGpu
 from loopline_worker.gpus import gpu_watch, nvml_reader
 from loopline_worker.gpus.gpu_locks import GpuLocks
@@ -82,6 +84,38 @@ async def test_memory_capability_and_use_by_process_are_read(computer: Computer)
     first, second = (await computer.reader.read([FIRST, SECOND], over_s=10.0)).values()
     assert first == GpuReading("", 16 * 10**9, 8 * 10**9, "8.6", {11: 40.0, 12: 70.0}), "13 was long ago"
     assert second == GpuReading("", 80 * 10**9, 40 * 10**9, "8.0", {})
+
+
+async def test_energy_of_a_gpu_is_read_and_charged_to_its_tasks(computer: Computer, bench: Bench) -> None:
+    wing = Gpus(
+        computer.gpus, GpuLocks(computer.folder), KnownGpus(computer.folder / "gpus.json"),
+        reader=computer.reader, root=computer.folder,
+    )  # fmt: skip
+    bench.runner._wings = (wing,)
+    wing.attach(SimpleNamespace(post=lambda _: None, offer=lambda _: None, speak=lambda: None))  # type: ignore[arg-type]
+    use(computer.folder, 1)
+    gate = computer.folder / "gate"
+    run = run_of("sh", "-c", f"touch begun; while [ ! -e {gate} ]; do sleep 0.05; done", gpus=(UUIDS[0],))
+    await bench.begins(run)
+    now = 1e9
+
+    async def reads(millijoules: int, elapsed_s: float) -> None:
+        nonlocal now
+        now += elapsed_s
+        computer.says(f"{WORKING}energy {FIRST} {millijoules}\n")
+        await wing.watch.look()
+        wing.watch.read_at = dict.fromkeys(wing.watch.read_at, now)
+        wing.on_reading()
+
+    await reads(1_000_000, 0.0)
+    await reads(1_500_000, 10.0)  # 50 W
+    await reads(4_500_000, 10.0)  # 300 W
+    await reads(99_000_000, 1000.0)  # not read for long
+    await reads(100_000_000, 10.0)  # 100 W
+    gate.touch()
+    result = await bench.end_of(run)
+    assert result.joules == {EnergySource.GPU: 2500.0 + 500.0}
+    assert wing.joules == 3000.0
 
 
 async def test_use_is_unknown_where_the_driver_does_not_measure_it(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Resource
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.attempts.fence import CAN_FENCE, Fence
@@ -117,9 +118,9 @@ def assemble(
     sandbox = _sandbox(settings, python)
     abilities, departure = _abilities(settings, sandbox), _departure(settings)
     gpus = _gpus(settings, data_directory.gpus, has_walls=sandbox is not None)
-    energy = _energy(settings, computer, data_directory.idle_power, task_group)
+    energy = _energy(settings, computer, data_directory.idle_power, task_group, gpus)
     known = _facts(settings, data_directory, computer, python, sandbox, abilities, gpus)
-    own = replace(known, until=departure.told, energy=tuple(each.kind for each in energy))
+    own = replace(known, until=departure.told, energy=_sources(energy, gpus))
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality(boot_s())
     allowance = _allowance(settings, data_directory)
@@ -245,12 +246,19 @@ def _facts(
     )
 
 
-def _energy(settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup) -> list[Energy]:
+def _energy(
+    settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup, gpus: Sequence[Gpus]
+) -> list[Energy]:
     if not (settings.watts_command or settings.watts_busy or _COUNTERS.exists()):
         return []
     from loopline_worker.energy.choice import open_energy  # for few workers
 
-    return open_energy(settings, computer, idle_power, task_group)
+    return open_energy(settings, computer, idle_power, task_group, lambda: sum(each.joules for each in gpus))
+
+
+def _sources(energy: Sequence[Energy], gpus: Sequence[Gpus]) -> tuple[EnergySource, ...]:
+    of_gpus = [EnergySource.GPU] if any(each.counts_energy for each in gpus) else []
+    return (*(each.kind for each in energy), *of_gpus)
 
 
 def _resources(settings: WorkerSettings, gpus: Sequence[Gpus]) -> tuple[Resource, ...]:

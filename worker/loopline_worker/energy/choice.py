@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from loopline_shared.protocol.attempt_figures import EnergySource
@@ -28,15 +29,23 @@ def meter_of(settings: WorkerSettings) -> PowerSource | None:
 
 
 def open_energy(
-    settings: WorkerSettings, computer: Computer, idle_power: Path, task_group: TaskGroup
+    settings: WorkerSettings,
+    computer: Computer,
+    idle_power: Path,
+    task_group: TaskGroup,
+    gpus_j: Callable[[], float],
 ) -> list[Energy]:
-    """Return the wing for energy, which measures from now on, if energy is measured or declared here."""
+    """Return the wing for energy, which measures from now on, if energy is measured or declared here.
+
+    ``gpus_j``: joules that tasks are charged for their GPUs, which a meter at the socket shows as well.
+    """
     meter = meter_of(settings)
     if meter is not None:
         kept = KeptIdlePower(idle_power, meter.kind)
         declared = settings.watts_idle if meter.kind is EnergySource.SOCKET else None
         wing = Energy(meter.kind, EnergyPrice(min((w for w in (kept.watts, declared) if w), default=None)))
-        task_group.start(wing.measure(meter, computer.busy_cpu_s, kept))
+        apart_j = gpus_j if meter.kind is EnergySource.SOCKET else lambda: 0.0
+        task_group.start(wing.measure(meter, computer.busy_cpu_s, kept, apart_j))
         return [wing]
     if settings.watts_busy is not None and settings.watts_idle is not None:
         price = EnergyPrice(settings.watts_idle)

@@ -20,8 +20,10 @@ class EnergyPrice:
         self.joules_per_cpu_s: float | None = None
         """Of the latest interval that tells it; None: it is not known now."""
 
-    def add(self, joules: float | None, elapsed_s: float, busy_cpu_s: float) -> None:
+    def add(self, joules: float | None, elapsed_s: float, busy_cpu_s: float, apart_j: float = 0.0) -> None:
         """Apply an interval: its energy, its length and the CPU time of all programs. None: it was not measured.
+
+        ``apart_j``: the part of the energy that tasks are charged for elsewhere.
 
         The idle power is the lowest mean power of any interval. Until the computer has been idle once, it is too
         high, and prices are too low.
@@ -32,4 +34,4 @@ class EnergyPrice:
         power_w = joules / elapsed_s
         self.idle_w = power_w if self.idle_w is None else min(self.idle_w, power_w)
         if busy_cpu_s >= _LEAST_BUSY * elapsed_s:
-            self.joules_per_cpu_s = (joules - self.idle_w * elapsed_s) / busy_cpu_s
+            self.joules_per_cpu_s = max(0.0, joules - self.idle_w * elapsed_s - apart_j) / busy_cpu_s

@@ -49,15 +49,24 @@ class Energy(AgentWing):
         self._parts.add(part)
         return part
 
-    async def measure(self, source: PowerSource, busy_cpu_s: Callable[[], float], kept: KeptIdlePower) -> NoReturn:
-        """Measure from now on. ``busy_cpu_s``: returns the CPU time of all programs since the boot."""
-        read_at, cpu_s = boot_s(), busy_cpu_s()
+    async def measure(
+        self,
+        source: PowerSource,
+        busy_cpu_s: Callable[[], float],
+        kept: KeptIdlePower,
+        apart_j: Callable[[], float] = lambda: 0.0,
+    ) -> NoReturn:
+        """Measure from now on. ``busy_cpu_s`` returns the CPU time of all programs since the boot.
+
+        ``apart_j``: joules in the figures of the source that tasks are charged for elsewhere.
+        """
+        before = boot_s(), busy_cpu_s(), apart_j()
         while True:
-            elapsed_s = boot_s() - read_at
-            joules = await source.joules(elapsed_s)
-            now, cpu_now_s = boot_s(), busy_cpu_s()
-            self._price.add(joules if now - read_at <= _LONGEST_S else None, now - read_at, cpu_now_s - cpu_s)
-            read_at, cpu_s = now, cpu_now_s
+            measured = await source.joules(boot_s() - before[0])
+            now = boot_s(), busy_cpu_s(), apart_j()
+            elapsed_s, cpu_s, elsewhere_j = (one - other for one, other in zip(now, before, strict=True))
+            before = now
+            self._price.add(measured if elapsed_s <= _LONGEST_S else None, elapsed_s, cpu_s, elsewhere_j)
             for part in self._parts:
                 part.charge()
             if self._price.idle_w is not None:

@@ -70,7 +70,7 @@ class GpuWatch:
         self._busy: dict[str, str] = {}  # used by others, or perhaps
         self._busy_readings: dict[str, int] = {}  # in a row
         self._quiet_since: dict[str, float] = {}
-        self._read_at: dict[str, float] = {}
+        self.read_at: dict[str, float] = {}  # by id
         self.readings: dict[str, GpuReading] = {}  # the last ones, by id
         if not is_dedicated:
             nvidia = (each.gpu.id for each in gpus() if each.maker is GpuMaker.NVIDIA)
@@ -128,7 +128,7 @@ class GpuWatch:
             return False
         if each.maker is GpuMaker.AMD:
             return name not in tasks and not self._is_dedicated
-        is_due = name in self._broken and now - self._read_at.get(name, now) >= RETRY_EVERY_S
+        is_due = name in self._broken and now - self.read_at.get(name, now) >= RETRY_EVERY_S
         return name in tasks or self._is_open() or is_due
 
     def _is_open(self) -> bool:
@@ -151,7 +151,7 @@ class GpuWatch:
     def _note(self, each: LocalGpu, reading: GpuReading, own: Iterable[int] | None, now: float) -> None:
         """Apply a reading. ``own``: processes of the task that has the GPU; None: no task has it."""
         name = each.gpu.id
-        self.readings[name], self._read_at[name] = reading, now
+        self.readings[name], self.read_at[name] = reading, now
         before = self._broken.get(name, "")
         if not reading.trouble:
             self._broken.pop(name, None)

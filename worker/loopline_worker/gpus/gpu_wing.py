@@ -21,16 +21,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.model import Outcome, Resource, WithheldGpu
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.protocol.gpus import GPU
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
 from loopline_worker.core.gpu_tasks import CheckedGpu, GpuTasks
 from loopline_worker.files.staging import StagingError
+from loopline_worker.gpus.gpu_energy import GpuEnergy
 from loopline_worker.gpus.gpu_watch import GpuWatch
 from loopline_worker.gpus.known_gpus import KnownGpus, with_details
 from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu
 
 if TYPE_CHECKING:
-    from loopline_shared.model import AttemptId
+    from loopline_shared.model import AttemptId, Result
     from loopline_shared.protocol.worker_link import Run
     from loopline_worker.attempts.judge import Verdict
     from loopline_worker.core.machine_wing import DraftReport
@@ -69,6 +71,8 @@ class Gpus(AgentWing):
         self._parts: dict[AttemptId, GpuPart] = {}
         self._withheld: tuple[WithheldGpu, ...] = ()  # as last checked ...
         self._checked_at = -inf  # ... and when
+        self._energy = {gpu: GpuEnergy() for gpu in self._gpus}
+        self.joules = 0.0  # of all tasks, above idle
         self.watch = GpuWatch(
             lambda: [*self._gpus.values()], self._tasks, is_dedicated=is_dedicated, reader=reader, root=root
         )
@@ -77,6 +81,11 @@ class Gpus(AgentWing):
     def resource(self) -> Resource:
         """The GPUs as a fact of this worker."""
         return Resource(GPU, len(self._gpus), tuple(each.gpu for each in self._gpus.values()))
+
+    @property
+    def counts_energy(self) -> bool:
+        """True if a GPU may have an energy counter, as NVIDIA's have from Volta on."""
+        return any(each.maker is GpuMaker.NVIDIA for each in self._gpus.values())
 
     def prepare(self, run: Run, job: Job) -> GpuPart | None:
         """Show a task its own GPUs only. Return None if it has no GPU."""
@@ -91,7 +100,7 @@ class Gpus(AgentWing):
         obstacle = f"this worker has no GPU {missing[0]}" if missing else ""
         part = GpuPart(
             own, self._locks, self.watch, obstacle,
-            on_news=self._check, on_end=lambda: self._parts.pop(run.attempt, None),
+            on_news=self._on_news, on_end=lambda: self._parts.pop(run.attempt, None),
         )  # fmt: skip
         self._parts[run.attempt] = part
         return part
@@ -114,8 +123,25 @@ class Gpus(AgentWing):
             frozen_s = min(self.watch.frozen_s(each) for each in part.gpus) if part.gpus else inf
             self.agent.post(CheckedGpu(attempt, next(reasons, ""), frozen_s))
         self._learn()
+        self._charge()
         if self._check():
             self.agent.speak()
+
+    def _on_news(self) -> None:
+        self._charge()
+        self._check()
+
+    def _charge(self) -> None:
+        """Charge tasks for the energy of their GPUs since the last reading. Tasks that share one get equal parts."""
+        for gpu, energy in self._energy.items():
+            reading = self.watch.readings.get(gpu)
+            if reading is None or reading.joules is None:
+                continue
+            joules = energy.since_last(self.watch.read_at[gpu], reading.joules)
+            parts = [part for part in self._parts.values() if any(each.gpu.id == gpu for each in part.gpus)]
+            for part in parts:
+                part.joules += joules / len(parts)
+                self.joules += joules / len(parts)
 
     def _learn(self) -> None:
         """Report memory and compute capability of GPUs once they are known."""
@@ -167,6 +193,7 @@ class GpuPart(AttemptPart):
         self._locks, self._watch, self._obstacle = locks, watch, obstacle
         self._on_news, self._on_end = on_news, on_end
         self._locked: list[str] = []
+        self.joules = 0.0  # above idle, as far as its GPUs were read
         self._tree: Tree | None = None
 
     def processes(self) -> Sequence[int]:
@@ -178,11 +205,12 @@ class GpuPart(AttemptPart):
         self._tree = tree
 
     async def on_end(self, ended: Ended, verdict: Verdict) -> Verdict:
-        """Give a failed task back if one of its GPUs has failed, because this may be why."""
+        """Give a failed task back if one of its GPUs has failed, because this may be why. Read their energy."""
+        if verdict[0] is Outcome.FAILED or self.joules:
+            await self._watch.read(self.gpus)  # others' tasks may share one
+            self._on_news()
         if verdict[0] is not Outcome.FAILED:
             return verdict
-        await self._watch.read(self.gpus)  # others' tasks may share one
-        self._on_news()
         failure = self._broken()
         return (Outcome.GIVEN_BACK, failure) if failure else verdict
 
@@ -215,6 +243,12 @@ class GpuPart(AttemptPart):
         """Return the refusal; the Report with it says that the GPU is not offered."""
         self._on_news()
         return StagingError(Outcome.GIVEN_BACK, reason)
+
+    def complete(self, result: Result) -> Result:
+        """Add the energy of the GPUs."""
+        if not self.joules:
+            return result
+        return replace(result, joules={**(result.joules or {}), EnergySource.GPU: round(self.joules, 3)})
 
     def after_end(self) -> None:
         """Unlock the GPUs."""

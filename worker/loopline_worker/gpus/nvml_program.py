@@ -4,6 +4,7 @@
 
 It is a process of its own, because a call of the driver may never return, and because an open handle keeps a GPU
 awake. It needs six functions, whose signatures have been the same since driver 375, and so no package of bindings.
+A seventh, the energy counter, exists for GPUs from Volta on.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ class Nvml:
             raise NvmlError(number)
 
     def read(self, address: str, since_us: int) -> dict[str, Any]:
-        """Return the memory of a GPU, its compute capability, and its use by each process since then.
+        """Return the memory of a GPU, its compute capability, its use by each process since then, and its energy.
 
-        The use is in per cent, and None if the driver does not measure it. Raises NvmlError.
+        The use is in per cent, energy in millijoules; each is None if the driver does not measure it. Raises
+        NvmlError.
         """
         gpu, memory, major, minor = ctypes.c_void_p(), _Memory(), ctypes.c_int(), ctypes.c_int()
         self.call("nvmlDeviceGetHandleByPciBusId_v2", address.encode(), ctypes.byref(gpu))
@@ -74,7 +76,18 @@ class Nvml:
         except NvmlError as error:
             uses = {} if error.number == NOT_FOUND else None
         memories = {"memory_bytes": memory.total, "free_bytes": memory.free}
-        return memories | {"capability": f"{major.value}.{minor.value}", "uses": uses}
+        return memories | {
+            "capability": f"{major.value}.{minor.value}", "uses": uses, "millijoules": self._millijoules(gpu)
+        }  # fmt: skip
+
+    def _millijoules(self, gpu: ctypes.c_void_p) -> int | None:
+        """Return the energy since the driver was loaded."""
+        count = ctypes.c_ulonglong()
+        try:
+            self.call("nvmlDeviceGetTotalEnergyConsumption", gpu, ctypes.byref(count))
+        except NvmlError:
+            return None
+        return count.value
 
     def _uses(self, gpu: ctypes.c_void_p, since_us: int) -> dict[int, float]:
         count, since = ctypes.c_uint(0), ctypes.c_ulonglong(since_us)

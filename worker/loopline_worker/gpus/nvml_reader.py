@@ -38,6 +38,7 @@ class GpuReading:
     free_bytes: int = 0
     capability: str = ""
     uses: dict[int, float] | None = None  # per cent of it that each process uses; None: not measured
+    joules: float | None = None  # since the driver was loaded; None: not measured
 
 
 class NvmlReader:
@@ -84,4 +85,5 @@ def _reading(said: dict[str, Any]) -> GpuReading:
         return GpuReading(_WORDS.get(error, f"NVML reports error {error}") if is_broken else "")
     uses = said["uses"]
     percents = None if uses is None else {int(pid): percent for pid, percent in uses.items()}
-    return GpuReading("", said["memory_bytes"], said["free_bytes"], said["capability"], percents)
+    joules = None if said["millijoules"] is None else said["millijoules"] / 1000
+    return GpuReading("", said["memory_bytes"], said["free_bytes"], said["capability"], percents, joules=joules)
