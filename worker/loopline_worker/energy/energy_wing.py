@@ -42,11 +42,13 @@ class Energy(AgentWing):
         """``price``: fixed, if the operator declared it; otherwise ``measure`` keeps it."""
         self.kind, self._price = kind, price
         self._parts = WeakSet[EnergyPart]()
+        self._has_part = asyncio.Event()
 
     def prepare(self, run: Run, job: Job) -> EnergyPart:
         """Return the account of a new attempt."""
-        part = EnergyPart(self.kind, self._price)
+        part = EnergyPart(self.kind, self._price, self._parts.discard)
         self._parts.add(part)
+        self._has_part.set()
         return part
 
     async def measure(
@@ -66,12 +68,23 @@ class Energy(AgentWing):
             now = boot_s(), busy_cpu_s(), apart_j()
             elapsed_s, cpu_s, elsewhere_j = (one - other for one, other in zip(now, before, strict=True))
             before = now
-            self._price.add(measured if elapsed_s <= _LONGEST_S else None, elapsed_s, cpu_s, elsewhere_j)
+            if elapsed_s > _LONGEST_S:
+                measured = None
+            self._price.add(measured, elapsed_s, cpu_s, elsewhere_j)
             for part in self._parts:
                 part.charge()
-            if self._price.idle_w is not None:
-                kept.keep(self._price.idle_w)
-            await asyncio.sleep(_EVERY_S if self._parts else _IDLE_EVERY_S)
+            if measured is not None:
+                kept.keep(measured / elapsed_s)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait until the next reading is due: without tasks, soon after the start of one."""
+        await asyncio.sleep(_EVERY_S)
+        if not self._parts:
+            self._has_part.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_IDLE_EVERY_S - _EVERY_S):
+                    await self._has_part.wait()
 
 
 class EnergyPart(AttemptPart):
@@ -79,8 +92,8 @@ class EnergyPart(AttemptPart):
 
     _attempt: OngoingAttempt
 
-    def __init__(self, kind: EnergySource, price: EnergyPrice) -> None:
-        self._kind, self._price = kind, price
+    def __init__(self, kind: EnergySource, price: EnergyPrice, on_end: Callable[[EnergyPart], None]) -> None:
+        self._kind, self._price, self._on_end = kind, price, on_end
         self._cpu_s = self._joules = 0.0
 
     def attach(self, attempt: OngoingAttempt) -> None:
@@ -98,6 +111,10 @@ class EnergyPart(AttemptPart):
         if self._joules <= 0:
             return result
         return replace(result, joules={**(result.joules or {}), self._kind: round(self._joules, 3)})
+
+    def after_end(self) -> None:
+        """Close the account."""
+        self._on_end(self)
 
     def _charge_until(self, cpu_s: float) -> None:
         if cpu_s > self._cpu_s:
