@@ -7,10 +7,11 @@ proportion to CPU time. The rest is wasted.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, select
 
 from loopline_master.store.history.attempt_sums import IS_VOTE, KEPT_KNOWN_S
 from loopline_master.store.rows import insert_into
@@ -31,7 +32,7 @@ def energy_by(connection: Connection, subject: HistorySubject, since: float, unt
     """Return the energy of attempts that ended between these moments, by user, worker or job."""
     found: dict[str, dict[str, tuple[float, float]]] = defaultdict(lambda: defaultdict(lambda: (0.0, 0.0)))
     ended_at = attempts.c.ended_at + 0  # the rows are found by their key, not by their end
-    for row in _sums(connection, _SUBJECTS[subject], and_(ended_at >= since, ended_at < until)):
+    for row in _rows(connection, _query(_SUBJECTS[subject]).where(ended_at >= since, ended_at < until)):
         _add(found[str(row.subject)], row.source, row.useful_j, row.all_j - row.useful_j)
     begin = energy_usage.c.day * DAY_S
     query = select(energy_usage).where(energy_usage.c.kind == subject, begin >= since, begin < until)
@@ -43,7 +44,8 @@ def energy_by(connection: Connection, subject: HistorySubject, since: float, unt
 def keep_energy(connection: Connection, kind: str, name: ColumnElement[str], here: ColumnElement[bool]) -> None:
     """Add the energy of attempts that are about to be deleted to the sums of their users or workers."""
     sums: dict[tuple[str, int, str], tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
-    for row in _sums(connection, name, here, jobs.c.finished_at):
+    query = _query(name, jobs.c.finished_at).outerjoin(workers, workers.c.name == attempts.c.worker)
+    for row in _rows(connection, query.where(here)):
         _add(sums, (row.subject, int(row.finished_at // DAY_S), row.source), row.useful_j, row.all_j - row.useful_j)
     if sums:
         rows = [
@@ -53,17 +55,17 @@ def keep_energy(connection: Connection, kind: str, name: ColumnElement[str], her
         connection.execute(_adding(connection.dialect.name), rows)
 
 
-def _sums(
-    connection: Connection, subject: ColumnElement[Any], here: ColumnElement[bool], *more: ColumnElement[Any]
-) -> Any:
-    """Return the rows of the sums by subject, source and ``more``."""
-    if not connection.scalar(select(exists().select_from(energies))):
-        return ()
+def _query(subject: ColumnElement[Any], *more: ColumnElement[Any]) -> Select[Any]:
+    """Return the query for sums by subject, source and ``more``."""
     named = [subject.label("subject"), energies.c.source, *more]
     query: Select[Any] = select(*named, _useful_j, _all_j).join_from(energies, attempts, _is_of(attempts))
     query = query.join(jobs, jobs.c.id == attempts.c.job).outerjoin(checkpoint_accounts, _is_of(checkpoint_accounts))
-    query = query.outerjoin(workers, workers.c.name == attempts.c.worker)
-    return connection.execute(query.where(here).group_by(*named)).all()
+    return query.group_by(*named)
+
+
+def _rows(connection: Connection, query: Select[Any]) -> Sequence[Row[Any]]:
+    """Run the query, if there is any energy at all."""
+    return connection.execute(query).all() if connection.scalar(select(exists().select_from(energies))) else ()
 
 
 def _is_of(table: Any) -> ColumnElement[bool]:
