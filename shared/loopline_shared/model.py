@@ -197,8 +197,10 @@ class Facts:
     transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
     resources: Annotated[tuple[Resource, ...], Field(max_length=50)] = ()  # in the order of their names
     fences: bool = False  # it ends attempts with a term if the master falls silent
-    energy: Annotated[tuple[EnergySource, ...], Field(max_length=len(EnergySource), exclude_if=not_)] = ()
-    """How it finds the energy of attempts; empty: nothing is measured or declared."""
+    energy: Annotated[
+        tuple[EnergySource, ...],
+        Field(max_length=len(EnergySource), exclude_if=not_, description="how it finds the energy of attempts"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
