@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from loopline.cli.render import human
+from loopline_shared.job.requirements import Requirements
 from loopline_shared.rest.bodies import Period
 from tests.live.grid import Grid
 from tests.live.test_looking import loopline
@@ -99,3 +100,15 @@ async def test_paused_job_waits_for_no_other_job_anywhere(visit: Visit, grid: Gr
         await loopline(grid, "resume", str(paused))
     for job in (first, paused):
         await grid.ended(job)
+
+
+async def test_energy_has_the_same_figures_everywhere(visit: Visit, grid: Grid) -> None:
+    await grid.start_worker("metered", "--watts-idle", "40", "--watts-busy", "90", "--label", "metered")
+    burns = "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done"
+    await grid.ended(await grid.submit(burns, requires=Requirements(labels=["metered"])))
+    shown = await loopline(grid, "energy", "--by", "worker")
+    total = next(line.removeprefix("total: ") for line in shown.splitlines() if line.startswith("total: "))
+    assert not total.startswith("0 Wh")
+    assert [words for line in shown.splitlines() if (words := cells(line))[:1] == ["metered"]]
+    await visit.show("/guarantee")
+    await expect(visit.page.get_by_text("Energy:")).to_have_text(f"Energy: {total} (from declared watts).")

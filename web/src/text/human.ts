@@ -27,6 +27,7 @@ export function duration(seconds: number | null | undefined): string {
 
 /** Energy in three digits: `12.3 Wh`, `1.23 kWh`. */
 export function energy(kwh: number): string {
+  if (kwh > 0 && kwh < 1e-6) return "<0.001 Wh";
   return kwh >= 1 ? `${digits(kwh)} kWh` : `${digits(1000 * kwh)} Wh`;
 }
 
@@ -36,7 +37,7 @@ export function grams(count: number): string {
 }
 
 function digits(value: number): string {
-  return Number(value.toPrecision(3)).toLocaleString("en");
+  return value < 1000 ? String(Number(value.toPrecision(3))) : Math.round(value).toLocaleString("en");
 }
 
 /** A delay that may be far below a second: `12 ms`, `1.4 s`. */

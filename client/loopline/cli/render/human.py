@@ -55,12 +55,18 @@ def amount(count: float) -> str:
 
 def energy(kwh: float) -> str:
     """Return energy in three digits: ``0.52 Wh``, ``12.3 Wh``, ``1.23 kWh``."""
-    return f"{kwh:,.3g} kWh" if 1 <= kwh < 1000 else f"{kwh:,.0f} kWh" if kwh >= 1000 else f"{1000 * kwh:.3g} Wh"
+    if 0 < kwh < 1e-6:
+        return "<0.001 Wh"
+    return f"{_digits(kwh)} kWh" if kwh >= 1 else f"{_digits(1000 * kwh)} Wh"
 
 
 def grams(count: float) -> str:
     """Return a mass: ``0.32 g``, ``320 g``, ``4.1 kg``."""
-    return f"{count:.3g} g" if count < 1000 else f"{count / 1000:,.1f} kg"
+    return f"{_digits(count)} g" if count < 1000 else f"{_digits(count / 1000)} kg"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def size(seconds: float | None) -> str:
