@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.model import AttemptId, TaskState
 from loopline_shared.parallel import rank_of
-from loopline_simulator.full.machine import Machine
+from loopline_simulator.full.machine import WATTS, Machine
 from loopline_simulator.full.store import MemoryStore
 
 
@@ -46,6 +47,7 @@ def check_rows(store: MemoryStore, acknowledged: Iterable[int]) -> None:
         assert results == expected * (task.state is TaskState.SUCCEEDED), f"task {task.id}, {task.state}: {results}"
     _gangs_are_whole(store)
     _ledgers_add_up(store)
+    _energy_adds_up(store)
     _quorums_were_kept(store)
     live = [a.id for a in store.attempts.values() if a.state in OCCUPYING]
     assert not live, f"attempts still alive: {live}"
@@ -88,6 +90,22 @@ def _ledgers_add_up(store: MemoryStore) -> None:
         assert job.mismatches == marked, f"job {job.id} counts {job.mismatches} mismatches of {marked}"
 
 
+def _energy_adds_up(store: MemoryStore) -> None:
+    """Check that the energy of each attempt with a result is known once, from workers that declare it."""
+    known = (one for one in store.attempts.values() if one.exit_code is not None and not one.late and one.cpu_s)
+    expected: dict[tuple[int, int, int, str], float] = {
+        (*attempt.id, source): attempt.cpu_s * WATTS
+        for attempt in known
+        if (worker := store.workers.get(attempt.worker))
+        for source in worker.facts.energy
+    }
+    found = {key: row.joules for key, row in store.energies.items()}
+    differing = found.keys() ^ expected.keys()
+    assert not differing, f"energy without a result, or the other way round: {differing}"
+    wrong = {key: joules for key, joules in found.items() if not math.isclose(joules, expected[key], abs_tol=0.1)}
+    assert not wrong, f"energy is {wrong}"
+
+
 def _quorums_were_kept(store: MemoryStore) -> None:
     for task in store.tasks.values():
         quorum = store.jobs[task.job].spec.quorum
@@ -112,7 +130,7 @@ def check_replay(store: MemoryStore) -> None:
     assert again.grid == store.grid
     for part in (
         "jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "users", "exemptions", "checkpoints",
-        "resumed", "checkpoint_accounts",
+        "resumed", "checkpoint_accounts", "energies",
     ):  # fmt: skip
         assert_same(part, getattr(store, part), getattr(again, part))
 

@@ -51,6 +51,8 @@ class Link:
     down: deque[bytes] = field(default_factory=deque)
 
 
+WATTS = 10.0
+"""Power above idle of a task, where energy is declared."""
 _PORT = 4000
 _OWNER = OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, yield_to_load=False)
 
@@ -292,7 +294,8 @@ class Machine:
         age, code = self._age(attempt), 0 if outcome is Outcome.SUCCEEDED else 1
         del self.processes[attempt], self._slots[attempt]
         output = Output(len(printed), data=printed)
-        return Result(attempt, outcome, code, reason, wall_s=age, cpu_s=age, stdout=output)
+        joules = dict.fromkeys(self.facts.energy, age * WATTS) if age else None
+        return Result(attempt, outcome, code, reason, wall_s=age, cpu_s=age, stdout=output, joules=joules)
 
     def _new_core(self) -> worker.Machine:
         return worker.Machine(self.facts.slots, _OWNER, self._grace_s, wings=(GangMembers,))

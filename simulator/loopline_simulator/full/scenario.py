@@ -8,6 +8,7 @@ from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.parameters import Range
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Pattern
 from loopline_simulator.fast.world import Arrival, Host
@@ -66,6 +67,7 @@ class Scenario:
             labels=labels,
             speed=peak,
             gangs=True,
+            energy=(EnergySource.DECLARED,) if number % 2 else (),
         )
         return Host(f"machine-{number}", facts, _OWNERS.speed(peak, random))
 

@@ -14,6 +14,7 @@ from loopline_master.core.kernel.transitions import END
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount, ResumedAttempt, SavedCheckpoint
+from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.core.wings.exemptions.exemption import Evidence, Exemption, flaw_of
 from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
@@ -39,6 +40,7 @@ class MemoryStore:
         self.checkpoints: dict[tuple[int, int, str], SavedCheckpoint] = {}
         self.resumed: dict[AttemptId, ResumedAttempt] = {}
         self.checkpoint_accounts: dict[AttemptId, CheckpointAccount] = {}
+        self.energies: dict[tuple[int, int, int, str], AttemptEnergy] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, float, str], Exemption] = {}
         self.evidence: dict[tuple[int, float, str], Evidence] = {}
@@ -80,6 +82,7 @@ class MemoryStore:
         self.checkpoints |= {key: copy(saved) for key, saved in effects.rows(SavedCheckpoint).items()}
         self.resumed |= {key: copy(resumed) for key, resumed in effects.rows(ResumedAttempt).items()}
         self.checkpoint_accounts |= {key: copy(account) for key, account in effects.rows(CheckpointAccount).items()}
+        self.energies |= effects.rows(AttemptEnergy)
         self.broken += effects.told(BrokenPromise)
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.told(Exemption)}
@@ -142,6 +145,7 @@ class MemoryStore:
         self.tasks = {task: row for task, row in self.tasks.items() if task.job not in gone}
         self.attempts = {attempt: row for attempt, row in self.attempts.items() if attempt.job not in gone}
         self.plans = {task: row for task, row in self.plans.items() if task.job not in gone}
+        self.energies = {key: row for key, row in self.energies.items() if key[0] not in gone}
         self.exemptions = {key: row for key, row in self.exemptions.items() if key[0] not in gone}
 
     def _keep_late(self, worker: str, result: Result) -> None:
