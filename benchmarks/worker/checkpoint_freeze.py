@@ -1,9 +1,9 @@
 """Time that a task is stopped for a checkpoint: 1,000 files, or 1 GB, some of them rewritten before each.
 
-A task renames new files into its checkpoint folder again and again. This process stops it, takes the folder, lets it
-continue, and reads and stores the files afterwards, by the worker's own code. ``stopped`` is from the stop to the
-continuation, waiting for processors included: compare it with ``CPU``, the processor time of the taking alone. Files
-are in --folder, which should be on the disk that workers have.
+A task renames new files into its checkpoint folder again and again, up to 20 MB a second. This process stops it,
+takes the folder, lets it continue, and reads and stores the files afterwards, by the worker's own code. ``stopped``
+is from the stop to the continuation, waiting for processors included: compare it with ``CPU``, the processor time of
+the taking alone. Files are in --folder, which should be on the disk that workers have.
 
     python benchmarks/worker/checkpoint_freeze.py [--full] [--rounds 30] [--folder /var/tmp] [--json]
 """
@@ -31,7 +31,7 @@ from tests.worker.saving import local_checkpoints
 
 CASES = {"1,000 files of 4 kB": (1000, 4 * 1024), "1,000 files of 1 MB": (1000, 10**6), "1 file of 1 GB": (1, 10**9)}
 REWRITES = """
-import os, sys
+import os, sys, time
 count, size = int(sys.argv[1]), int(sys.argv[2])
 folder, content = os.environ["LOOPLINE_CHECKPOINT"], os.urandom(min(size, 10**7))
 def write(number):
@@ -47,6 +47,7 @@ turn = 0
 while True:
     write(turn % count)
     turn += 1
+    time.sleep(size / 2e7)
 """
 
 
