@@ -23,7 +23,7 @@ def read(folder: str = FOLDER) -> str:
     """
     lines = []
     for zone in sorted(os.listdir(folder)):  # noqa: PTH208 - pathlib is not light
-        if zone.startswith(_PREFIX) and zone.count(":") == 1:
+        if zone.startswith(_PREFIX):
             name = _word(f"{folder}/{zone}/name")
             if name.startswith(_PACKAGE):
                 counts = (_word(f"{folder}/{zone}/{file}") for file in ("energy_uj", "max_energy_range_uj"))
