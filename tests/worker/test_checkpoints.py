@@ -21,6 +21,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.checkpoints import save_events
 from loopline_worker.checkpoints.attempt_checkpoints import SAVED
 from loopline_worker.checkpoints.restoring import Restoring
+from loopline_worker.core.sleep_rule import ComputerSleeps
 from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.walls import landlock
 from tests.campaign import tried
@@ -586,6 +587,17 @@ async def test_frozen_task_is_saved_and_sent_before_it_is_due(
     count = (worker.folder / "scratch" / "1.1.1" / ".checkpoint" / "count").read_text()
     assert restored(master, one, tmp_path / "x").text("stdout") == b""
     assert (tmp_path / "x" / "count").read_text() == count
+
+
+async def test_last_checkpoint_before_a_sleep_stays_on_the_local_disk(master: SmallMaster, start: Start) -> None:
+    worker = start()
+    run = run_of("print = lambda *_, **__: None" + COUNTS, FOR_EVER, 0.01, 0, 0, every_s=1000.0)
+    await master.say(run)
+    await until((worker.folder / "scratch" / "1.1.1" / ".checkpoint" / "count").exists)
+    worker.agent.post(ComputerSleeps(is_off=True))
+    assert (await end_of(master, run)).outcome is Outcome.GIVEN_BACK
+    assert stored(worker)
+    assert not master.blobs, "there is no time to send it"
 
 
 async def test_attempts_leave_nothing_behind(master: SmallMaster, start: Start) -> None:

@@ -263,8 +263,8 @@ class Agent:
 
     @property
     def is_stopping(self) -> bool:
-        """True once the agent ends."""
-        return self._stopped.is_set()
+        """True once the agent ends, or its computer is about to sleep."""
+        return self._stopped.is_set() or bool(self.parts.machine.wing_obstacle)
 
     @property
     def life(self) -> str:

@@ -45,7 +45,7 @@ class AgentView(Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """True once the agent ends: there is time to write to the disk, but not to send files."""
+        """True once the agent ends or its computer is about to sleep: files can still be written, but not sent."""
 
     @property
     def life(self) -> str:

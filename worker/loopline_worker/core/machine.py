@@ -84,6 +84,7 @@ class Machine:
         self._admission = Admission(self.attempts)
         self._results = KeptResults(self.attempts)
         self._obstacle = ""  # why no slots are offered even if the owner allows some
+        self.wing_obstacle = ""
         self._trouble = ""  # last failure of this computer, until files can be written again
         self._is_stopping = False
         self._leaving: AttemptId | None = None  # preempted because the disk is full; its files may not be gone yet
@@ -129,7 +130,7 @@ class Machine:
         if self.is_busy:
             self._admission.serve(self.decision.slots, self.pause_reason, self.decision.why, room, steps)
             steps.is_busy = self.is_busy
-        if self.attempts.by_wings and not self._admission.is_retracting:
+        if self.wing_obstacle or (self.attempts.by_wings and not self._admission.is_retracting):
             for wing in self._wings:
                 wing.finish_step(self.decision.slots, self.pause_reason, now, steps)
         self._admission.has_retracted = False
@@ -195,12 +196,12 @@ class Machine:
     @property
     def slots_offered(self) -> int:
         """Return the number of slots that the master may use."""
-        return 0 if self._obstacle else self._owner.slots_allowed
+        return 0 if self._obstacle or self.wing_obstacle else self._owner.slots_allowed
 
     @property
     def pause_reason(self) -> str:
         """Return why nothing starts for now, so that waiting attempts are preempted; empty if attempts may start."""
-        return self._obstacle or self._owner.pause_reason
+        return self._obstacle or self.wing_obstacle or self._owner.pause_reason
 
     # The link.
 

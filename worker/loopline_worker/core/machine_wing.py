@@ -31,6 +31,8 @@ class MachineView(Protocol):
     """A Report is due soon."""
     must_review: bool
     """The owner rule is applied again at the end of this step."""
+    wing_obstacle: str
+    """The reason of a wing why no slots are offered and nothing starts; empty: there is none."""
 
     @property
     def attempts(self) -> Attempts:
@@ -71,7 +73,7 @@ class MachineWing:
         """
 
     def finish_step(self, allowed: int, pause_reason: str, now: float, steps: Instructions) -> None:
-        """Finish a step. ``allowed``: slots that tasks may use.
+        """Finish a step. ``allowed``: slots that tasks may use. Also called while there is a ``wing_obstacle``.
 
         ``pause_reason``: why nothing may start; empty if attempts may.
         """

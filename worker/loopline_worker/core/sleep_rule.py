@@ -1,7 +1,8 @@
 """The wing for the computer's sleep: attempts that others wait for are given back before it.
 
 These are fenced attempts, which the master must be able to start elsewhere, and members of gangs, which would hold up
-the other members. A computer that is switched off ends all attempts.
+the other members. A computer that is switched off ends all attempts. Until the computer is back, nothing starts: the
+attempts that wait are given back, and so is an awaited attempt that began before it could be retracted.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from loopline_shared.protocol.power import PowerOrders
 from loopline_shared.protocol.worker_link import Assign
 from loopline_worker.core.attempts import AttemptRecord
 from loopline_worker.core.events import WingEvent
-from loopline_worker.core.instructions import Instructions, WingInstruction
-from loopline_worker.core.machine_wing import Handler, MachineWing
+from loopline_worker.core.instructions import Instructions, Urgency, WingInstruction
+from loopline_worker.core.machine_wing import Handler, MachineView, MachineWing
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class ComputerSleeps(WingEvent):
     """The computer is about to be suspended or switched off."""
 
     is_off: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ComputerReturned(WingEvent):
+    """The computer is awake again, or its sleep was called off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +43,33 @@ class SleepRule(MachineWing):
 
     reads = ("power",)
 
+    def __init__(self, machine: MachineView) -> None:
+        super().__init__(machine)
+        self._ends_all = False
+
     def handlers(self) -> Mapping[type[WingEvent], Handler]:
-        """Return the handler of ComputerSleeps."""
-        return {ComputerSleeps: self._sleep}
+        """Return the handlers of ComputerSleeps and ComputerReturned."""
+        return {ComputerSleeps: self._sleep, ComputerReturned: self._return}
 
     def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
         """Pass on the master's orders."""
         if assign.power:
             steps.todo.append(FollowOrders(assign.power))
 
-    def _sleep(self, event: ComputerSleeps, now: float, steps: Instructions) -> None:
-        reason = "its computer was switched off" if event.is_off else "its computer went to sleep"
-        for attempt in self.machine.attempts.oldest_first():
-            if event.is_off or _is_awaited(attempt):
+    def finish_step(self, allowed: int, pause_reason: str, now: float, steps: Instructions) -> None:
+        """End the attempts that must not sleep with the computer."""
+        reason = self.machine.wing_obstacle
+        for attempt in self.machine.attempts.oldest_first() if reason else ():
+            if self._ends_all or _is_awaited(attempt):
                 steps.todo.append(self.machine.attempts.end(attempt, Outcome.GIVEN_BACK, reason))
+
+    def _sleep(self, event: ComputerSleeps, now: float, steps: Instructions) -> None:
+        self._ends_all = event.is_off
+        self.machine.wing_obstacle = "its computer was switched off" if event.is_off else "its computer went to sleep"
+
+    def _return(self, event: ComputerReturned, now: float, steps: Instructions) -> None:
+        self.machine.wing_obstacle = ""
+        steps.report = Urgency.NOW
 
 
 def _is_awaited(attempt: AttemptRecord) -> bool:

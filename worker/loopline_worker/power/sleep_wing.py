@@ -24,7 +24,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind, WakeFacts
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.core.machine_wing import DraftReport
-from loopline_worker.core.sleep_rule import ComputerSleeps, FollowOrders, SleepRule
+from loopline_worker.core.sleep_rule import ComputerReturned, ComputerSleeps, FollowOrders, SleepRule
 from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
@@ -177,6 +177,7 @@ class SleepWing(AgentWing):
             self._timer.cancel()
         self._timer = self._good_bye = self._cause = None
         self.is_awake = False
+        self.agent.post(ComputerReturned())
         self.agent.resume_link()
 
 
