@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -12,6 +13,7 @@ from loopline_shared.protocol.power import SleepKind
 from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
 from loopline_worker.presence import logind as logind_probe
+from loopline_worker.presence.bus import BusError
 from loopline_worker.presence.waiting.in_asyncio import run
 from tests.worker.bench import until
 from tests.worker.presence.loops import running
@@ -74,6 +76,61 @@ async def test_return_is_reported_only_after_a_sleep(monkeypatch: pytest.MonkeyP
         await until(lambda: asleep)
         assert not returned
         watch.release()
+
+
+async def test_announcement_expires_if_logind_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_manager, "_CALLED_OFF_S", 0.1)
+    returned = list[bool]()
+    watch = SleepWatch(lambda kind: watch.release(), lambda: returned.append(True))
+    async with mock_logind(monkeypatch) as logind, running("asyncio", watch.watch()):
+        await until_locked(logind, DELAY)
+        await emit(logind, "PrepareForSleep", True)
+        await until(lambda: returned)
+        await until_locked(logind, DELAY)
+        watch.release()
+
+
+async def test_bus_that_is_lost_during_a_sleep_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_manager, "_CALLED_OFF_S", 0.1)
+    monkeypatch.setattr(login_manager, "_AGAIN_S", 0.05)
+    asleep, returned = list[SleepKind](), list[bool]()
+    watch = SleepWatch(asleep.append, lambda: returned.append(True))
+    async with AsyncExitStack() as around:
+        async with mock_logind(monkeypatch) as logind:
+            await around.enter_async_context(running("asyncio", watch.watch()))
+            await until_locked(logind, DELAY)
+            await emit(logind, "PrepareForSleep", True)
+            await until(lambda: asleep)
+        async with mock_logind(monkeypatch) as logind:
+            await until_locked(logind, DELAY)
+            assert returned
+            watch.release()
+
+
+async def test_permission_to_suspend_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = SleepWatch(lambda kind: None, lambda: None)
+    async with mock_logind(monkeypatch) as logind, running("asyncio", watch.watch()):
+        await until(lambda: watch.can_suspend)
+        await logind.does("AddMethod", "sssss", MANAGER, "CanSuspend", "", "s", "ret = 'challenge'")
+        await emit(logind, "PrepareForSleep", False)
+        await until(lambda: not watch.can_suspend)
+        watch.release()
+
+
+async def test_watch_ends_where_there_is_no_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+    async with asyncio.timeout(60):
+        await run(SleepWatch(lambda kind: None, lambda: None).watch())
+
+
+async def test_computer_stays_awake_for_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with mock_logind(monkeypatch) as logind:
+        others = await run(login_manager.inhibit("idle", "a task runs"))  # the mock service names no process of ours
+        with pytest.raises(BusError, match="another worker of this computer runs a task"):
+            await run(login_manager.suspend())
+        os.close(others)
+        await until_locked(logind)
+        await run(login_manager.suspend())
 
 
 async def test_lock_is_not_inherited_by_tasks_and_is_gone_when_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from loopline_shared.protocol.power import SleepKind
-from loopline_worker.presence.bus import Bus
+from loopline_worker.presence.bus import Bus, BusError, may_be_there
 from loopline_worker.presence.logind import OURS
 from loopline_worker.presence.waiting.routine import Routine, pause
 
@@ -22,6 +22,8 @@ _PATH = "/org/freedesktop/login1"
 _MANAGER = "org.freedesktop.login1.Manager"
 _AGAIN_S = 10.0
 _EVERY_S = 3600.0
+_CALLED_OFF_S = 30.0
+"""An announced sleep counts as called off after this awake time, even if logind is silent."""
 _KINDS = {"PrepareForSleep": SleepKind.SUSPEND, "PrepareForShutdown": SleepKind.OFF}
 
 
@@ -34,17 +36,18 @@ class SleepWatch:
         self.can_suspend = False
         """True if logind would suspend the computer for this user without a password."""
         self._lock: int | None = None
-        self._is_leaving = False
+        self._announced_at: float | None = None  # on the clock of time.monotonic; None: no sleep is ahead
 
     def watch(self) -> Routine[None]:
-        """Listen to logind. Returns if jeepney is not installed."""
-        if not find_spec("jeepney"):
+        """Listen to logind. Returns if jeepney is not installed, or there is no bus."""
+        if not find_spec("jeepney") or not may_be_there(of_system=True):
             return
         while True:
             with suppress(Exception), (yield from Bus.open(of_system=True, takes_files=True)) as bus:
                 yield from self._keep_up(bus)  # a library may raise anything about a broken peer
             self.release()
             yield from pause(_AGAIN_S)
+            self._check_announcement()
 
     def release(self) -> None:
         """Release the delay lock: the computer may sleep now."""
@@ -54,22 +57,32 @@ class SleepWatch:
 
     def _keep_up(self, bus: Bus) -> Routine[NoReturn]:
         yield from bus.subscribe(f"sender='{SERVICE}',interface='{_MANAGER}'", self._on_signal)
-        self.can_suspend = (yield from bus.ask(SERVICE, _PATH, _MANAGER, "CanSuspend")) == "yes"
         while True:
-            if self._lock is None and not self._is_leaving:
+            self._check_announcement()
+            if self._announced_at is None:
+                self.can_suspend = (yield from bus.ask(SERVICE, _PATH, _MANAGER, "CanSuspend")) == "yes"
+            if self._announced_at is None and self._lock is None:
                 self._lock = yield from _inhibit(bus, "sleep:shutdown", "its tasks are put in order", "delay")
-            yield from bus.signalled(time.monotonic() + _EVERY_S)
+            is_ahead = self._announced_at is not None
+            yield from bus.signalled(time.monotonic() + (_CALLED_OFF_S if is_ahead else _EVERY_S))
+
+    def _check_announcement(self) -> None:
+        if self._announced_at is not None and time.monotonic() >= self._announced_at + _CALLED_OFF_S:
+            self._return()
 
     def _on_signal(self, signal: str, body: tuple[Any, ...]) -> None:
         kind = _KINDS.get(signal)
         if kind is None or not body:
             return
         if body[0]:
-            self._is_leaving = True
+            self._announced_at = time.monotonic()
             self._on_sleep(kind)
-        elif self._is_leaving:
-            self._is_leaving = False
-            self._on_return()
+        elif self._announced_at is not None:
+            self._return()
+
+    def _return(self) -> None:
+        self._announced_at = None
+        self._on_return()
 
 
 def inhibit(what: str, why: str) -> Routine[int]:
@@ -79,8 +92,14 @@ def inhibit(what: str, why: str) -> Routine[int]:
 
 
 def suspend() -> Routine[None]:
-    """Have logind suspend the computer, and return at once. Raises BusError if the user may not, and OSError."""
+    """Have logind suspend the computer, and return at once.
+
+    Raises BusError if the user may not, or if another worker of this computer runs a task, and OSError.
+    """
     with (yield from Bus.open(of_system=True)) as bus:
+        for _, who, _, mode, _, process in (yield from bus.ask(SERVICE, _PATH, _MANAGER, "ListInhibitors")):
+            if (who, mode) == (OURS, "block") and process != os.getpid():
+                raise BusError("another worker of this computer runs a task")
         yield from bus.ask(SERVICE, _PATH, _MANAGER, "Suspend", "b", False)
 
 

@@ -52,7 +52,7 @@ class Bus:
 
         Raises BusError if there is no bus; OSError and others if it does not answer.
         """
-        if not _may_be_there(of_system):
+        if not may_be_there(of_system=of_system):
             raise BusError("there is no such bus here")
         from jeepney.bus import get_bus
 
@@ -191,9 +191,9 @@ class BusProbe(Probe):
             yield from pause(_AGAIN_S)
 
 
-def _may_be_there(is_of_system: bool) -> bool:
+def may_be_there(*, of_system: bool) -> bool:
     """True if a bus may exist, so that importing the library is worth it: it finds a session's by the address."""
-    if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
+    if address := os.environ.get(f"DBUS_{'SYSTEM' if of_system else 'SESSION'}_BUS_ADDRESS"):
         path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
         return not path or os.path.exists(path)
-    return is_of_system and os.path.exists(_SYSTEM_BUS)
+    return of_system and os.path.exists(_SYSTEM_BUS)
