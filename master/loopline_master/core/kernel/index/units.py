@@ -48,6 +48,14 @@ class Units:
         """True if too little of the worker's resources is left for these needs, even if no units are kept."""
         return False
 
+    def are_too_few(self, worker: str, key: RequirementClass, other: RequirementClass) -> bool:
+        """True if an attempt of one class may take units of the worker's resources that the other needs, too."""
+        return False
+
+    def is_first(self, worker: str) -> bool:
+        """True unless another worker, earlier by name, offers one of its GPUs."""
+        return True
+
     def offering(self, gpus: Iterable[str]) -> Collection[str]:
         """Return the workers that offer one of these GPUs."""
         return ()

@@ -21,6 +21,7 @@ from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import Holders, ResourceNeeds, Units, time_until
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 from loopline_shared.model import AttemptId
+from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
@@ -32,7 +33,8 @@ class CountedUnits(Units):
     def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job], attempts: Attempts) -> None:
         self.allowed: dict[str, dict[str, int]] = {}  # by the name and user of a limit
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
-        self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
+        self.running = Counter[int]()  # tasks that may be running, by job with a limit of them
+        self._members = Counter[AttemptId]()  # attempts that may be running, by launch of such a job
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
         self.starts = 0  # attempts that took units as they started ...
         self.starts_beyond = 0  # ... and exceeded a limit in force or the units of their workers; must be 0
@@ -100,6 +102,24 @@ class CountedUnits(Units):
             return self._is_empty(worker)
         used = self.on_worker.get(worker, _NOTHING)[name]
         return self._units_of(worker, name) - used if used else None
+
+    def are_too_few(self, worker: str, key: RequirementClass, other: RequirementClass) -> bool:
+        mine, theirs = resources_of(key), resources_of(other)
+        if any(name == COMPUTER for name, _, _ in (*mine, *theirs)):
+            return True
+        for name, units, _ in mine:
+            for their_name, their_units, kind in theirs:
+                if name == their_name and not self._has_left(worker, name, units + their_units, kind):
+                    return True
+        return False
+
+    def _has_left(self, worker: str, name: str, units: int, kind: GpuKind) -> bool:
+        if name == GPU:
+            return self._has_free(worker, kind, units)
+        return self._units_of(worker, name) - self.on_worker.get(worker, _NOTHING)[name] >= units
+
+    def is_first(self, worker: str) -> bool:
+        return all(min(self._offering[gpu.id]) == worker for gpu in self._gpus_of(worker))
 
     def would_suffice(self, worker: str, key: RequirementClass) -> bool:
         withheld = self.withheld_on(worker)
@@ -367,7 +387,11 @@ class CountedUnits(Units):
                 self._free.pop(worker, None)
         if job.max_running is None:
             return of_limits, resources
-        _add(self.running, job.id, change)
+        launch = launch_of(attempt.id, job.nodes)
+        before = self._members[launch]
+        _add(self._members, launch, change)
+        if not (before and self._members[launch]):  # the first member begins, or the last ends
+            _add(self.running, job.id, change)
         return [*of_limits, job.id], resources
 
     def note_start(self, job: Job, attempt: Attempt) -> None:
@@ -397,6 +421,7 @@ class CountedUnits(Units):
         self.used.clear()
         self.holders.clear()
         self.running.clear()
+        self._members.clear()
         self.on_worker.clear()
         self.gpus.clear()
         self.sharing.clear()
