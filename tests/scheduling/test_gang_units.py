@@ -215,9 +215,11 @@ def test_units_set_aside_for_a_gang_stay_so_after_a_snapshot() -> None:
     first = submit(made, 2, needs={"matlab": 1}, timeout_s=50)
     waiting = gang(made, needs={"matlab": 1})
     assert plan_of(made, waiting).sets_aside
+    key = made.scheduler.state.index.requirements.keys[waiting]
     marker = made.scheduler.snapshot_event()
     made.scheduler = Scheduler(made.store.snapshot())
     made.step(marker)
+    assert made.scheduler.state.own(CountedUnits).aside_for("matlab") == key
     narrow = submit(made, 2, needs={"matlab": 1})
     made.end(running(made, first)[0])
     all_report(made)

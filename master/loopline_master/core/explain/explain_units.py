@@ -83,8 +83,8 @@ def _limit_used_up(state: State, job: Job, name: str, units: int) -> list[Reason
 
 def _set_aside(state: State, name: str, key: RequirementClass) -> list[Reason]:
     """Return the reason that units of a limit are set aside for a job of another class."""
-    theirs = state.own(CountedUnits).aside_for(name, key)
-    if theirs is None:
+    theirs = state.own(CountedUnits).aside_for(name)
+    if theirs is None or theirs == key:
         return []
     units, jobs = dict(limits_of(theirs))[name], state.index.requirements.jobs.get(theirs, ())
     detail = f"{units} {name} {'is' if units == 1 else 'are'} set aside for job "

@@ -75,8 +75,11 @@ class RequirementIndex:
     of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # an ordered set, by arrival
     widths: Counter[int] = field(default_factory=Counter)  # number of classes by slots of a task
     widest: int = 0  # maximum of ``widths``
-    holding: dict[str | int, dict[RequirementClass, None]] = field(default_factory=dict)
-    """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job."""
+    holding: dict[str | int, dict[str, dict[RequirementClass, int]]] = field(default_factory=dict)
+    """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job.
+
+    By user, with the units of a limit that each task holds; 0 for a resource.
+    """
     out: set[RequirementClass] = field(default_factory=set)  # classes whose units are used up
     units: Units = field(default=NO_UNITS, repr=False, compare=False)
     lacking: LackingWorkers = field(init=False, repr=False, compare=False)
@@ -326,12 +329,21 @@ class RequirementIndex:
 
     def units_change(self, of: str | int) -> None:
         """Take in that more or fewer units are left of a limit, or of a job's limit of running attempts."""
-        for key in self.holding.get(of, ()):
-            is_out = self.units.are_out(key)
-            if (key in self.out) is not is_out:
-                (self.out.add if is_out else self.out.discard)(key)
-                counted = self._counted[key]
-                self.workers[key] = counted.serving = _NOBODY if is_out else counted.enough
+        out, aside = self.out, self.units.aside_for(of)
+        for user, classes in self.holding.get(of, {}).items():
+            spare = self.units.spare(of, user)
+            if spare >= max(classes.values()) and out.isdisjoint(classes):
+                continue
+            for key, units in classes.items():
+                is_short = spare < (0 if key == aside else units)
+                if is_short is not (key in out) and (is_short or not self.units.are_out(key)):
+                    (out.add if is_short else out.discard)(key)
+                    counted = self._counted[key]
+                    self.workers[key] = counted.serving = _NOBODY if is_short else counted.enough
+
+    def holding_any(self, of: str | int) -> list[RequirementClass]:
+        """Return the classes whose attempts hold units of this limit or resource, or that are this job's."""
+        return [key for classes in self.holding.get(of, {}).values() for key in classes]
 
     def _hold(self, key: RequirementClass, *, holds: bool) -> None:
         """Enter a class whose attempts hold units, or drop it."""
@@ -342,12 +354,15 @@ class RequirementIndex:
             self.lacking.add(key, resources, self._counted[key])
         elif resources:
             self.lacking.drop(key, resources)
-        names: list[str | int] = [*(name for name, _, _ in resources), *(name for name, _ in limits_of(key))]
-        for of in [*names, alone_in(key)] if alone_in(key) else names:
+        held: list[tuple[str | int, int]] = [*((name, 0) for name, _, _ in resources), *limits_of(key)]
+        for of, units in [*held, (alone_in(key), 1)] if alone_in(key) else held:
+            classes = self.holding.setdefault(of, {}).setdefault(owner_of(key), {})
             if holds:
-                self.holding.setdefault(of, {})[key] = None
+                classes[key] = units
                 continue
-            del self.holding[of][key]
+            del classes[key]
+            if not classes:
+                del self.holding[of][owner_of(key)]
             if not self.holding[of]:
                 del self.holding[of]
 

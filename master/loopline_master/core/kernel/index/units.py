@@ -40,6 +40,10 @@ class Units:
         """True if no further attempt of the class may start now, on any worker."""
         return False
 
+    def spare(self, of: str | int, user: str) -> float:
+        """Return the units of a limit, or of a job's own, that a user may still take, without those set aside."""
+        return inf
+
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False
@@ -80,6 +84,10 @@ class Units:
 
     def set_aside(self, key: RequirementClass, *, ends: bool = False) -> None:
         """Set the units of limits aside that one attempt of this class needs, or end that."""
+
+    def aside_for(self, of: str | int) -> RequirementClass | None:
+        """Return the class that has units of a limit set aside; None if there is none."""
+        return None
 
     def are_set_aside(self, key: RequirementClass) -> bool:
         """True if units of one of its limits are set aside for another class."""

@@ -164,20 +164,32 @@ class Reservations(Wing):
             self._keys.setdefault(owner_of(key), set()).add(key)
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        waiting = dict[str, list[tuple[int, int, RequirementClass]]]()
+        waiting = dict[str, list[tuple[Job, RequirementClass]]]()
         for owner in [*self._keys.keys() - owners]:
             self._keys[owner] &= requirements.jobs.keys()
-            if theirs := [(job.turn, job.id, key) for key in self._keys[owner] if (job := self._first_of(key))]:
-                waiting[owner] = sorted(theirs)
+            if theirs := self._first_ones(self._keys[owner]):
+                waiting[owner] = theirs
             elif not self._keys[owner]:
                 del self._keys[owner]
-        for owner in sorted(waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0])):
-            theirs = waiting[owner]
-            others = theirs[_MOST_TRIED:]
-            some = [others[int(self.state.now) % len(others)]] if others else []
-            any(self._reserve(self.state.jobs[job], key) for _, job, key in theirs[:_MOST_TRIED] + some)
+        for owner in sorted(
+            waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0][0].turn, owner)
+        ):
+            any(self._reserve(job, key) for job, key in waiting[owner])
         if not self.is_awake:
             self.state.wings.arrange()
+
+    def _first_ones(self, keys: Iterable[RequirementClass]) -> list[tuple[Job, RequirementClass]]:
+        """Return the first jobs that could start a task if there were room, of different classes, and one more."""
+        ready = self.state.index.ready
+        waiting = sorted((key for key in keys if key in ready), key=lambda key: ready[key].starts[0])
+        found = list[tuple[Job, RequirementClass]]()
+        while waiting and len(found) < _MOST_TRIED:
+            key = waiting.pop(0)
+            found += [(job, key)] if (job := self._first_of(key)) else []
+        if waiting:
+            key = waiting[int(self.state.now) % len(waiting)]
+            found += [(job, key)] if (job := self._first_of(key)) else []
+        return found
 
     def _first_of(self, key: RequirementClass) -> Job | None:
         """Return the first job of a class that could start a task if there were room; None if there is room."""

@@ -143,8 +143,7 @@ class Resources(Wing):
     def _renew(self, name: str) -> None:
         """Take in that a limit has changed, and that the name may have become one or ceased to be one."""
         state, requirements = self.state, self.state.index.requirements
-        keys = [*requirements.holding.get(name, ())]
-        jobs = sorted(number for key in keys for number in requirements.jobs[key])
+        jobs = sorted(number for key in requirements.holding_any(name) for number in requirements.jobs[key])
         self._recount()
         state.rekey(*map(state.jobs.__getitem__, jobs))
         requirements.units_change(name)
@@ -252,7 +251,7 @@ class Resources(Wing):
         for worker in self.state.workers.values():
             self._check_gpus(worker)
         requirements = self.state.index.requirements
-        for key in {key for keys in requirements.holding.values() for key in keys}:
+        for key in {key for of in requirements.holding for key in requirements.holding_any(of)}:
             serving = requirements.workers[key]
             assert not (serving and fresh.are_out(key)), f"{key} is served, and its units are out"
             short = [name for name in serving if fresh.is_short(name, key)]
