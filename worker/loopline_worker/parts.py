@@ -321,7 +321,7 @@ def _gpus(settings: WorkerSettings, known: Path, task_group: TaskGroup, *, has_w
 def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:
     for shown in settings.sandbox_shows if settings.sandbox is not SandboxChoice.OFF else ():
         for each in offered:
-            if Path(each.own_file).is_relative_to(shown.resolve()):
+            if any(Path(file).is_relative_to(shown.resolve()) for file in (each.own_file, each.files[0])):
                 message = f"sandbox_shows = {shown} would show {each.own_file}, a GPU, to all tasks"
                 raise LooplineError("sandbox_shows", message, "leave it out, or set gpu = off")
 
