@@ -13,7 +13,7 @@ from loopline_master.core.kernel.effects import Done
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_master.core.wings.resources.counted_units import CountedUnits
-from loopline_shared.model import AttemptId, AttemptState, Facts, Order, Resource, TaskId
+from loopline_shared.model import AttemptId, AttemptState, Facts, Order, Outcome, Resource, TaskId
 from loopline_shared.protocol.gpus import GPU, Gpu
 from tests.scheduling.driver import Grid
 from tests.scheduling.units import limit, offering, running, submit
@@ -21,8 +21,8 @@ from tests.scheduling.units import limit, offering, running, submit
 NAMES = ("ant", "bee", "cat")
 
 
-def grid(*names: str, slots: int = 1, lease_s: float = 20.0, **resources: int) -> Grid:
-    made = Grid(order=Order.NONE, lease_s=lease_s, max_replicas=1, prefetch_s=0.0)
+def grid(*names: str, slots: int = 1, order: Order = Order.NONE, **resources: int) -> Grid:
+    made = Grid(order=order, lease_s=20.0, max_replicas=1, prefetch_s=0.0)
     for name in names or NAMES:
         made.join(name, with_gangs(offering(slots, **resources)))
     return made
@@ -271,15 +271,30 @@ def test_limit_of_a_job_counts_gangs_and_can_change() -> None:
     assert len(running(made, job)) == 3
 
 
-def test_lost_member_is_called_back_when_its_gang_has_moved_but_has_not_started() -> None:
+@pytest.mark.parametrize("needs", [{"fpga": 1}, {}])
+def test_lost_member_is_called_back_when_its_gang_has_moved_but_has_not_started(needs: dict[str, int]) -> None:
     made = grid("ant", "bee", fpga=1)
-    job = gang(made, needs={"fpga": 1}, timeout_s=1000)
+    job = gang(made, needs=needs, timeout_s=1000)
     assert members(made, job) == {"ant", "bee"}
     for _ in range(50):
         made.now += 1.0
         made.report("bee")
-    assert made.scheduler.state.own(CountedUnits).on_worker == {"ant": {"fpga": 1}}, "bee has its unit back"
+    held = made.scheduler.state.own(CountedUnits).on_worker
+    assert held == ({"ant": needs} if needs else {}), "bee has its unit back"
     made.join("ant")
     assert made.agents["ant"].killed, "a member does not run without its gang"
     assert members(made, job) == {"ant", "bee"}
     assert {attempt.number for attempt in running(made, job)} == {3, 4}
+
+
+def test_held_gang_keeps_no_units_from_the_gang_that_it_waits_for() -> None:
+    made = grid("ant", "bee", slots=2, order=Order.HOLD, fpga=1)
+    first = gang(made, needs={"fpga": 1})
+    held = gang(made, requires={"exclusive": True}, size=1000)
+    assert members(made, first) == {"ant", "bee"}
+    made.end(running(made, first)[0], Outcome.GIVEN_BACK)
+    assert members(made, first) == {"ant", "bee"}
+    assert not running(made, held)
+    for attempt in running(made, first):
+        made.end(attempt)
+    assert members(made, held) == {"ant", "bee"}

@@ -160,12 +160,16 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended. An
     attempt that holds units, or has a term, has not ended either, even if its task has: it may still be running.
     """
-    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
-    mark_lost(state, attempt, reason, for_good=for_good or not (task.is_open or counts_on(job, attempt)))
-    reconsider_task(state, task)
+    mark_lost(state, attempt, reason, for_good=for_good or not may_come_back(state, attempt))
+    reconsider_task(state, state.tasks[attempt.task_id])
 
 
-def counts_on(job: Job, attempt: Attempt) -> bool:
+def may_come_back(state: State, attempt: Attempt) -> bool:
+    """True if it matters that an attempt of a silent worker may still be running."""
+    return state.tasks[attempt.task_id].is_open or _counts_on(state.jobs[attempt.job], attempt)
+
+
+def _counts_on(job: Job, attempt: Attempt) -> bool:
     """True if it matters, beyond the end of its task, that the attempt may still be running."""
     return job.holds_units or attempt.term_s is not None
 
@@ -450,7 +454,7 @@ def end_task(
     for attempt in list(others.values()):
         if attempt.state in LIVE:
             cancel_attempt(state, attempt, reason)
-        elif attempt.state is AttemptState.LOST and not counts_on(job, attempt):
+        elif attempt.state is AttemptState.LOST and not _counts_on(job, attempt):
             attempt.ended_at = state.grid.now
             state.put(attempt)
 

@@ -97,11 +97,10 @@ def take_result(state: State, attempt: Attempt, result: Result) -> None:
 
 
 def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Mark an attempt as lost. An attempt of an earlier launch is lost for good."""
+    """Mark an attempt as lost."""
     gang = gang_of(state, attempt)
     if gang is None:
-        counts = lifecycle.counts_on(state.jobs[attempt.job], attempt)
-        lifecycle.lose_attempt(state, attempt, reason, for_good=for_good or not counts)
+        lifecycle.lose_attempt(state, attempt, reason, for_good=for_good)
     elif for_good or gang.phase is GangPhase.PREPARING:
         lifecycle.mark_lost(state, attempt, reason, for_good=True)
         disband(state, gang, f"{attempt.worker}: {reason}")
@@ -201,8 +200,8 @@ def disband(state: State, gang: Gang, reason: str) -> None:
 
 
 def _give_up(state: State, member: Attempt, reason: str) -> None:
-    """End a member that has finished or is lost. A lost member keeps its units, because it may still be running."""
-    if member.state is _LOST and lifecycle.counts_on(state.jobs[member.job], member):
+    """End a member that has finished or is lost, unless it may still be running, and that matters."""
+    if member.state is _LOST and lifecycle.may_come_back(state, member):
         return
     if member.state is AttemptState.FINISHED:
         job, task = state.jobs[member.job], state.tasks[member.task_id]

@@ -27,9 +27,7 @@ class Accounts:
     half_life_s: float = 1.0
     gpu_cores: int = 0  # slots that a GPU counts as
     in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: expected use of their attempts under way
-    ahead: dict[str, int] = field(
-        default_factory=dict
-    )  # by user: slots of prefetched attempts, GPUs included
+    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots of prefetched attempts, GPUs included
 
     @property
     def are_shared(self) -> bool:

@@ -2,7 +2,7 @@
 
 Plans take the units of resources into account. A gang is planned only on workers that are expected to have its units
 left at its start, and a worker has at most one plan for each resource. Other tasks leave a planned gang its units as
-they leave it its slots. Plans of gangs with units are never promises.
+they leave it its slots. Plans of gangs with units are never promises, and held gangs have none.
 
 A planned gang holds no unit of a limit. If all its workers are free at its start, but a limit is used up, units are
 set aside for it, for one gang at a time of each limit (``Plan.sets_aside``). A gang has no plan while nothing can be

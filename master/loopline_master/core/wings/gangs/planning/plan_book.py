@@ -349,6 +349,8 @@ class PlanBook:
     def _gang(self, one: WaitingGang) -> PlannedGang:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""
         workers, later = self._classes.get(one.needs) or self._workers_of(one)
+        if one.resources and one.behind is not None:
+            workers, later = 0, ()  # the jobs that it waits for could need these units
         if self._needing or one.resources:
             free = ~self._rivals_of(one)
             workers, later = workers & free, tuple((at, more & free) for at, more in later)
