@@ -102,6 +102,17 @@ def test_exclusive_gang_has_whole_computers() -> None:
     assert not running(made, later)
 
 
+def test_explain_says_that_too_few_computers_are_idle_for_an_exclusive_gang() -> None:
+    made = grid("ant", "bee", slots=3)
+    for name in ("ant", "bee"):
+        made.report(name, slots=2)
+    waiting = gang(made, requires={"exclusive": True})
+    explained = explain_job(made.scheduler, waiting)
+    assert explained is not None
+    said = "fewer than 2 of the 2 workers that could run a member are idle, with all of their slots offered"
+    assert said in explained.sentence
+
+
 def test_plans_of_an_exclusive_gang_and_another_never_meet_on_a_worker() -> None:
     made = grid("ant", "bee", slots=4)
     submit(made, 2, timeout_s=500, requires={"slots": 4})

@@ -112,8 +112,10 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
     used = sum(counts.in_use(worker, name) for worker in able)
     offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
     if name == COMPUTER:
-        idle = "none" if job.nodes == 1 else f"fewer than {job.nodes}"
-        detail = f"{idle} of the {len(able)} workers that could run it is idle, with all of its slots offered"
+        detail = f"none of the {len(able)} workers that could run it is idle, with all of its slots offered"
+        if job.nodes > 1:
+            able_words = f"of the {len(able)} workers that could run a member"
+            detail = f"fewer than {job.nodes} {able_words} are idle, with all of their slots offered"
         return [Reason(code="resource", count=len(able), detail=detail)]
     on = "one of them" if job.nodes == 1 else f"each of {job.nodes}"
     needed = "" if units == job.nodes == 1 else f" ({units} {'is' if units == 1 else 'are'} needed on {on})"
