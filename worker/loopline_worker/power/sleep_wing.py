@@ -87,6 +87,9 @@ class SleepWing(AgentWing):
             if self._sleep_after_s is None:
                 self._busy_at = boot_s()
             self._sleep_after_s = instruction.orders.sleep_after_s
+            if instruction.orders.test_alarm_s is not None:
+                why = "the operator tests whether it can be woken"
+                self._task_group.start(self._suspend(SleepCause.TEST, why, instruction.orders.test_alarm_s))
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
@@ -134,13 +137,15 @@ class SleepWing(AgentWing):
             self._busy_at = boot_s()
         elif boot_s() - self._busy_at >= idle_s:
             self._sleep_after_s = None
-            self._task_group.start(self._suspend(idle_s))
+            why = f"the grid woke it, and it has had no task for {idle_s:g} s"
+            self._task_group.start(self._suspend(SleepCause.GRID, why))
 
-    async def _suspend(self, idle_s: float) -> None:
-        log.info("suspending this computer: the grid woke it, and it has had no task for %g s", idle_s)
-        self._cause = SleepCause.GRID
+    async def _suspend(self, cause: SleepCause, why: str, alarm_s: float | None = None) -> None:
+        """Suspend this computer; its own clock wakes it after ``alarm_s`` at the latest."""
+        log.info("suspending this computer: %s", why)
+        self._cause = cause
         try:
-            await suspend()
+            await suspend(alarm_s)
         except LooplineError as error:
             self._cause = None
             log.warning("%s (%s)", error.message, error.hint)

@@ -17,6 +17,7 @@ _CAUSES = {
     SleepCause.OWNER: "by its owner",
     SleepCause.IDLE: "because nobody used it",
     SleepCause.GRID: "after its work for the grid",
+    SleepCause.TEST: "to test whether it can be woken",
 }
 _KINDS = {SleepKind.SUSPEND: "suspended", SleepKind.OFF: "switched off"}
 

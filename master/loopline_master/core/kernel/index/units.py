@@ -40,6 +40,10 @@ class Units:
         """True if no further attempt of the class may start now, on any worker."""
         return False
 
+    def starts_left(self, key: RequirementClass) -> float:
+        """Return the number of attempts of the class that limits let start now; infinity if it has none."""
+        return inf
+
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False

@@ -70,6 +70,15 @@ class CountedUnits(Units):
                 return True
         return alone_in(key) > 0 and self._is_job_limited(key)
 
+    def starts_left(self, key: RequirementClass) -> float:
+        if self.are_withheld:
+            return 0
+        left: list[float] = [max(0, self._left_to(key, name)) // units for name, units in limits_of(key)]
+        job = self._jobs.get(alone_in(key))
+        if job is not None and job.max_running is not None:
+            left.append(max(0, job.max_running - self.running[job.id]))
+        return min(left, default=inf)
+
     def _is_job_limited(self, key: RequirementClass) -> bool:
         job = self._jobs.get(alone_in(key))
         return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
