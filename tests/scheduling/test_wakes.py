@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WakeRequested
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done
 from loopline_master.core.wings.power.wakes import GIVE_UP_S, TEST_ALARM_S, WakeOrder
 from loopline_shared.model import Facts
@@ -51,6 +52,15 @@ def test_waiting_work_wakes_as_many_computers_as_it_needs() -> None:
     assert waking(grid) == []
     grid.submit(2, size=1200.0)
     assert waking(grid) == ["a1", "a2"]
+
+
+def test_waiting_job_names_the_computers_that_are_woken_for_it() -> None:
+    grid = asleep_grid("a1", "a2")
+    job = grid.submit(1, size=600.0)
+    waking(grid)
+    found = explain_job(grid.scheduler, job)
+    assert found
+    assert "(asleep: a1, a2; 1 of them being woken)" in found.sentence
 
 
 def test_at_most_four_of_a_subnet_are_woken_within_a_minute() -> None:

@@ -48,4 +48,6 @@ def sleepers_among(state: State, workers: Iterable[Worker]) -> str:
     """Return the sleeping ones of these workers, in parentheses; empty without any."""
     names = sorted(worker.name for worker in workers if state.own(Sleepers).asleep(worker.name))
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    waking = sum(name in names for name in (one.worker for one in state.own(Sleepers).waking))
+    more += f"; {waking} of them being woken" if waking else ""
     return f" (asleep: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""
