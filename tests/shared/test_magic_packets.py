@@ -14,7 +14,7 @@ import pytest
 from loopline_shared.power.magic_packets import PACKETS, is_in, magic_packet
 
 CARD = "3c:52:82:0a:11:f0"
-LAB, OFFICE = "10.77.1.0/24", "10.77.2.0/24"
+LAB, OFFICE, LAB6 = "10.77.1.0/24", "10.77.2.0/24", "fd77:1::/64"
 LISTENER = """
 import socket, sys
 frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -70,6 +70,7 @@ class Lab:
         self._cable("router", "eth0", 1, "10.77.1.1/24")
         self._cable("router", "eth1", 2, "10.77.2.1/24")
         self.run("router", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        ip(f"-n {self._space('pc')} address add fd77:1::2/64 dev eth0 nodad")
         ip(f"-n {self._space('far')} route add default via 10.77.2.1")
 
     def unplug(self) -> None:
@@ -130,6 +131,12 @@ def test_packets_do_not_pass_the_router(lab: Lab) -> None:
     with lab.count("asleep", "pc") as counted:
         assert lab.send("far", LAB) == "False"
     assert counted == [0]
+
+
+def test_packets_of_ipv6_reach_a_computer_on_the_same_switch(lab: Lab) -> None:
+    with lab.count("asleep", "pc") as counted:
+        assert lab.send("pc", LAB6, "eth0") == "True"
+    assert counted == [PACKETS]
 
 
 def test_packets_leave_by_the_given_interface_alone(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from loopline_shared.power.magic_packets import PACKETS
 from loopline_shared.protocol.power import PowerOrders, WakeTarget
 from loopline_worker.core.sleep_rule import FollowOrders
 from loopline_worker.power.packet_sender import PacketSender
-from tests.shared.test_magic_packets import CARD, LAB, OFFICE, Lab, lab
+from tests.shared.test_magic_packets import CARD, LAB, LAB6, OFFICE, Lab, lab
 
 __all__ = ["lab"]
 
@@ -26,10 +26,12 @@ for now in map(float, sys.argv[3].split()):
 """
 
 
-@pytest.mark.parametrize(("times", "rounds"), [("0", 1), ("0 1 9", 1), ("0 11", 2)])
-def test_order_is_repeated_after_ten_seconds(lab: Lab, times: str, rounds: int) -> None:
+@pytest.mark.parametrize(
+    ("subnet", "times", "rounds"), [(LAB, "0", 1), (LAB6, "0", 1), (LAB, "0 1 9", 1), (LAB, "0 11", 2)]
+)
+def test_order_is_repeated_after_ten_seconds(lab: Lab, subnet: str, times: str, rounds: int) -> None:
     with lab.count("asleep", "pc") as counted:
-        lab.run("pc", sys.executable, "-c", OBEY, CARD, LAB, times)
+        lab.run("pc", sys.executable, "-c", OBEY, CARD, subnet, times)
     assert counted == [rounds * PACKETS]
 
 

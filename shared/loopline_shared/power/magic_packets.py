@@ -7,10 +7,11 @@ sender should be in the same subnet.
 from __future__ import annotations
 
 import socket
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 PACKETS = 3
 """Number of packets sent for one wake: single packets are lost."""
+_ALL_NODES = "ff02::1"
 _PORT = 9
 """The port *discard*: a card in sleep looks at the content alone, and an awake computer ignores it."""
 
@@ -24,22 +25,26 @@ def magic_packet(hardware_address: str) -> bytes:
 
 
 def send(hardware_address: str, subnet: str, interface: str = "") -> None:
-    """Broadcast magic packets in this subnet of IPv4, through this interface alone if it is given.
+    """Broadcast magic packets in this subnet, through this interface alone if it is given.
 
-    Raises ValueError if an argument is malformed, and OSError if nothing can be sent.
+    IPv6 has no broadcasts: there they go to all nodes of the interface, which must be given. Raises ValueError if an
+    argument is malformed, and OSError if nothing can be sent.
     """
-    content, network = magic_packet(hardware_address), IPv4Network(subnet)
-    with _open() as outgoing:
+    content, network = magic_packet(hardware_address), ip_network(subnet)
+    with _open(network) as outgoing:
         if interface and hasattr(socket, "SO_BINDTODEVICE"):
             outgoing.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        target: tuple[str | int, ...] = (str(network.broadcast_address), _PORT)
+        if network.version == 6:
+            target = (_ALL_NODES, _PORT, 0, socket.if_nametoindex(interface))
         for _ in range(PACKETS):
-            outgoing.sendto(content, (str(network.broadcast_address), _PORT))
+            outgoing.sendto(content, target)
 
 
 def is_in(subnet: str) -> bool:
-    """True if this computer has an address in this subnet of IPv4. Raises ValueError if it is malformed."""
-    network = IPv4Network(subnet)
-    with _open() as probe:
+    """True if this computer has an address in this subnet. Raises ValueError if it is malformed."""
+    network = ip_network(subnet)
+    with _open(network) as probe:
         try:
             probe.connect((str(network.broadcast_address), _PORT))
         except OSError:  # no route leads there
@@ -47,7 +52,7 @@ def is_in(subnet: str) -> bool:
         return ip_address(probe.getsockname()[0]) in network
 
 
-def _open() -> socket.socket:
-    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def _open(network: IPv4Network | IPv6Network) -> socket.socket:
+    opened = socket.socket(socket.AF_INET if network.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     return opened

@@ -34,10 +34,10 @@ def host_link(address: str, master: str, routes: Path = _ROUTES) -> HostLink | N
 
 
 def card_in(subnet: str) -> str:
-    """Return the name of a network card that has an address of IPv4 in exactly this subnet; empty if none has."""
+    """Return the name of a network card that has an address in exactly this subnet; empty if none has."""
     for card, found in psutil.net_if_addrs().items():
         for one in found:
-            if one.family == socket.AF_INET and str(_subnet(one.address, one.netmask)) == subnet:
+            if str(_subnet(one.address.partition("%")[0], one.netmask)) == subnet:
                 return card
     return ""
 
