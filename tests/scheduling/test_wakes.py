@@ -216,6 +216,16 @@ def test_request_to_wake_a_computer_that_is_awake_is_declined(name: str) -> None
     assert reply.code == "not_asleep"
 
 
+def test_unarmed_computer_is_woken_after_a_request_has_succeeded() -> None:
+    grid = Grid(policy="first-come")
+    put_to_sleep(grid, "a1", from_suspend=Armed.NO)
+    grid.submit(1, size=600.0)
+    assert waking(grid) == []
+    assert grid.ask(WakeRequested("a1")) == Done()
+    put_to_sleep(grid, "a1", from_suspend=Armed.NO)
+    assert waking(grid) == ["a1"]
+
+
 def test_request_against_the_owner_is_declined() -> None:
     grid = Grid()
     put_to_sleep(grid, "a1", is_allowed=False)

@@ -43,8 +43,6 @@ class Sleeper:
             return "its owner does not allow the grid to wake it"
         if self.wake.obstacle:
             return f"it cannot be woken: {self.wake.obstacle}"
-        if self.wake.armed(self.kind) is Armed.NO:
-            return "its network card is not armed for Wake-on-LAN"
         return ""
 
     @property
@@ -56,6 +54,8 @@ class Sleeper:
             return "its worker is not permitted to suspend it after the work"
         if self.is_proven:
             return ""
+        if self.wake.armed(self.kind) is Armed.NO:
+            return "its network card is not armed for Wake-on-LAN"
         return f"it has not been woken from {_STATES[self.kind]} yet, so this may not work"
 
 
