@@ -44,6 +44,10 @@ class Units:
         """Return the units of a limit, or of a job's own, that a user may still take, without those set aside."""
         return inf
 
+    def starts_left(self, key: RequirementClass) -> float:
+        """Return the number of attempts of the class that limits let start now; infinity if it has none."""
+        return inf
+
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False

@@ -84,6 +84,18 @@ class CountedUnits(Units):
             left = min(left, allowed - self.used[of, whom] - (kept if is_kept else 0))
         return left
 
+    def starts_left(self, key: RequirementClass) -> float:
+        if self.are_withheld:
+            return 0
+        user, aside = owner_of(key), self._aside
+        left = [
+            max(0, self.spare(name, user) + (units if aside and aside.get(name) == key else 0)) // units
+            for name, units in limits_of(key)
+        ]
+        if alone_in(key):
+            left.append(max(0, self.spare(alone_in(key), user)))
+        return min(left, default=inf)
+
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         kept = self._kept.get(worker)
         if kept and kept[0] != key and any(name in kept[1] for name, _, _ in resources_of(key)):
