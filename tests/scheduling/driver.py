@@ -258,6 +258,7 @@ class Grid:
         clock: tuple[float, float] = (0.0, 0.0),
         good_bye: GoodBye | None = None,
         in_use: bool = False,
+        idle_s: float | None = None,
     ) -> Effects:
         """Step the worker's next Report: these results, and by default its actual attempts (killed ones confirmed).
 
@@ -296,6 +297,7 @@ class Grid:
                 spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
                 withheld_gpus=agent.withheld_gpus,
                 in_use=in_use,
+                idle_s=idle_s,
             ),
             waiting=ranges_of(a for a in held if a in waiting),
             delivering=ranges_of(sorted(agent.delivering)),

@@ -196,7 +196,11 @@ def test_woken_computer_is_suspended_after_its_work_unless_its_owner_comes() -> 
     sleepers(grid).of["ant"].waking_since = grid.now
     effects = grid.join("ant")
     assert effects.assigns["ant"].power == PowerOrders(sleep_after_s=300.0)
-    effects = grid.report("ant", in_use=True)
+    for awake_s, idle_s in ((20.0, 0.0), (120.0, None), (120.0, 100.0)):
+        grid.now = (sleeper(grid).woken_at or 0.0) + awake_s
+        effects = grid.report("ant", in_use=True, idle_s=idle_s)
+        assert effects.assigns["ant"].power == PowerOrders(sleep_after_s=300.0)
+    effects = grid.report("ant", in_use=True, idle_s=10.0)
     assert sleeper(grid).woken_at is None
     assert effects.assigns["ant"].power is None
 

@@ -515,3 +515,9 @@ async def test_one_failed_sample_does_not_stop_sampling(
     (result,) = await master.results_of(run)
     assert result.outcome is Outcome.SUCCEEDED
     assert caplog.text.count("cannot check this computer just now: [Errno 24]") == 1
+
+
+async def test_own_address_is_that_of_the_open_link(master: SmallMaster, start: Start) -> None:
+    worker = start()
+    await until(lambda: master.reports and worker.agent.is_linked)
+    assert worker.agent.own_address == "127.0.0.1"

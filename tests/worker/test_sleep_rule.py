@@ -9,7 +9,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.events import Followed
 from loopline_worker.core.instructions import Kill
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy
-from loopline_worker.core.sleep_rule import ComputerReturned, ComputerSleeps, SleepRule
+from loopline_worker.core.sleep_rule import ComputerSleeps, ComputerWakes, SleepRule
 from loopline_worker.core.transitions import State
 from tests.worker.worker_machine import (
     A,
@@ -90,6 +90,6 @@ def test_attempts_start_again_when_the_computer_is_back() -> None:
     machine = running()
     machine.happens(ComputerSleeps(is_off=True))
     machine.ends(A, B)
-    machine.happens(ComputerReturned())
+    machine.happens(ComputerWakes())
     assert machine.slots_offered == 2
     assert started(machine.happens(assigned(AttemptId(1, 4, 1)))) == [AttemptId(1, 4, 1)]

@@ -246,6 +246,11 @@ class Agent:
         return self.parts.machine.is_in_use
 
     @property
+    def idle_s(self) -> float | None:
+        """Seconds since the last input; None: unknown."""
+        return self.parts.monitor.idleness.idle_s
+
+    @property
     def sleep_locks(self) -> tuple[str, ...]:
         """Locks of logind that are needed so that tasks continue."""
         return self.parts.monitor.sleep_locks
@@ -254,6 +259,11 @@ class Agent:
     def is_linked(self) -> bool:
         """True while the link to the master is open."""
         return self._link.is_open
+
+    @property
+    def own_address(self) -> str:
+        """Local address of the open link; empty if it is closed."""
+        return self._link.own_address
 
     @property
     def is_ending(self) -> bool:

@@ -24,6 +24,7 @@ from loopline_worker.checkpoints.local_store import LocalStore
 from loopline_worker.core.events import Event
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.machine import Machine
+from loopline_worker.core.owner_policy import Policy
 from loopline_worker.departure import Departure
 from loopline_worker.environments import image_tool, uv
 from loopline_worker.environments.environments import Abilities, Environments
@@ -191,14 +192,14 @@ def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup, pause: P
     from loopline_worker.power import wake_facts
     from loopline_worker.power.sleep_wing import SleepWing
 
-    def read(can_suspend: bool) -> WakeFacts | None:
-        subnet = own.link.subnet if own.link else ""
-        card, is_allowed = wake_facts.card_of(own.address), settings.allow_wake
-        facts = wake_facts.read(card, subnet, is_allowed=is_allowed, can_suspend=can_suspend)
+    def read(address: str, can_suspend: bool) -> WakeFacts | None:
+        link = host_link(address, "") if address else own.link
+        card, subnet = wake_facts.card_of(address or own.address), link.subnet if link else ""
+        facts = wake_facts.read(card, subnet, is_allowed=settings.allow_wake, can_suspend=can_suspend)
         hours = Hours() if settings.dedicated else settings.hours
         return facts and wake_facts.with_hours(facts, hours, pause.left_s(time.time()))
 
-    wing = SleepWing(task_group, read)
+    wing = SleepWing(task_group, read, knows_owner=settings.dedicated or settings.policy is not Policy.ALWAYS)
     task_group.start(wing.watch())
     return [wing]
 

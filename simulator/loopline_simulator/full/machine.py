@@ -192,7 +192,8 @@ class Machine:
             return
         inventory = self.core.inventory()
         held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
-        load = Load(self.core.slots_offered, float(self.facts.slots), in_use=self.core.is_in_use)
+        in_use = self.core.is_in_use
+        load = Load(self.core.slots_offered, float(self.facts.slots), in_use=in_use, idle_s=0.0 if in_use else None)
         draft = DraftReport(held, load)
         self.core.report(draft)
         files = self.files.report() if self.link.worker.welcome.peers else None

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import SleepKind
 from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
 from loopline_worker.presence import logind as logind_probe
-from loopline_worker.presence.bus import BusError
 from loopline_worker.presence.waiting.in_asyncio import run
 from tests.worker.bench import until
 from tests.worker.presence.loops import running
@@ -30,7 +30,7 @@ async def locks(logind: Service) -> list[tuple[str, str, str]]:
 
 
 async def until_locked(logind: Service, *held: tuple[str, str, str]) -> None:
-    while await locks(logind) != [*held]:
+    while sorted(await locks(logind)) != sorted(held):
         pass
 
 
@@ -79,7 +79,7 @@ async def test_return_is_reported_only_after_a_sleep(monkeypatch: pytest.MonkeyP
 
 
 async def test_announcement_expires_if_logind_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_manager, "_CALLED_OFF_S", 0.1)
+    monkeypatch.setattr(login_manager, "CALLED_OFF_S", 0.1)
     returned = list[bool]()
     watch = SleepWatch(lambda kind: watch.release(), lambda: returned.append(True))
     async with mock_logind(monkeypatch) as logind, running("asyncio", watch.watch()):
@@ -91,7 +91,7 @@ async def test_announcement_expires_if_logind_is_silent(monkeypatch: pytest.Monk
 
 
 async def test_bus_that_is_lost_during_a_sleep_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_manager, "_CALLED_OFF_S", 0.1)
+    monkeypatch.setattr(login_manager, "CALLED_OFF_S", 0.1)
     monkeypatch.setattr(login_manager, "_AGAIN_S", 0.05)
     asleep, returned = list[SleepKind](), list[bool]()
     watch = SleepWatch(asleep.append, lambda: returned.append(True))
@@ -126,7 +126,7 @@ async def test_watch_ends_where_there_is_no_bus(monkeypatch: pytest.MonkeyPatch)
 async def test_computer_stays_awake_for_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     async with mock_logind(monkeypatch) as logind:
         others = await run(login_manager.inhibit("idle", "a task runs"))  # the mock service names no process of ours
-        with pytest.raises(BusError, match="another worker of this computer runs a task"):
+        with pytest.raises(LooplineError, match="another worker of this computer runs a task"):
             await run(login_manager.suspend())
         os.close(others)
         await until_locked(logind)
@@ -160,9 +160,22 @@ async def test_own_locks_are_no_sign_of_use(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_shown"), [({}, True), ({"Class": "user"}, False), ({"Active": False}, False)]
+    ("changes", "is_shown"),
+    [({}, True), ({"Class": "user"}, False), ({"Active": False}, False), ({"IdleHint": False}, False)],
 )
-def test_login_screen_is_a_greeter_in_front(changes: dict[str, object], is_shown: bool) -> None:
+def test_login_screen_is_an_idle_greeter_in_front(changes: dict[str, object], is_shown: bool) -> None:
     probe = logind_probe.Logind()
-    probe._sessions = {"c1": session(**{"Class": "greeter", **changes})}
+    probe._sessions = {"c1": session(**{"Class": "greeter", "IdleHint": True, **changes})}
     assert probe.is_at_greeter is is_shown
+
+
+def test_login_screen_that_is_no_longer_idle_has_got_input() -> None:
+    probe = logind_probe.Logind()
+    probe._empty_since = 1000.0
+
+    def idle_s(is_idle: bool, now: float) -> float | None:
+        return probe.judge({"c1": session(Class="greeter", IdleHint=is_idle)}, now).idle_s
+
+    assert [idle_s(False, 1100.0), idle_s(True, 1300.0)] == [100.0, 300.0], "after a boot nobody has used it yet"
+    assert [idle_s(False, 1400.0), idle_s(False, 1410.0)] == [0.0, 0.0]
+    assert idle_s(True, 1710.0) == 300.0

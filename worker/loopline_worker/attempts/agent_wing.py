@@ -32,12 +32,20 @@ class AgentView(Protocol):
         """True if the owner uses the computer or presence is unknown."""
 
     @property
+    def idle_s(self) -> float | None:
+        """Seconds since the last input; None: unknown."""
+
+    @property
     def sleep_locks(self) -> tuple[str, ...]:
         """Locks of logind that are needed so that tasks continue."""
 
     @property
     def is_linked(self) -> bool:
         """True while the link to the master is open."""
+
+    @property
+    def own_address(self) -> str:
+        """Local address of the open link; empty if it is closed."""
 
     @property
     def is_ending(self) -> bool:

@@ -27,7 +27,7 @@ class ComputerSleeps(WingEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ComputerReturned(WingEvent):
+class ComputerWakes(WingEvent):
     """The computer is awake again, or its sleep was called off."""
 
 
@@ -48,8 +48,8 @@ class SleepRule(MachineWing):
         self._ends_all = False
 
     def handlers(self) -> Mapping[type[WingEvent], Handler]:
-        """Return the handlers of ComputerSleeps and ComputerReturned."""
-        return {ComputerSleeps: self._sleep, ComputerReturned: self._return}
+        """Return the handlers of ComputerSleeps and ComputerWakes."""
+        return {ComputerSleeps: self._sleep, ComputerWakes: self._return}
 
     def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
         """Pass on the master's orders."""
@@ -67,7 +67,7 @@ class SleepRule(MachineWing):
         self._ends_all = event.is_off
         self.machine.wing_obstacle = "its computer was switched off" if event.is_off else "its computer went to sleep"
 
-    def _return(self, event: ComputerReturned, now: float, steps: Instructions) -> None:
+    def _return(self, event: ComputerWakes, now: float, steps: Instructions) -> None:
         self.machine.wing_obstacle = ""
         steps.report = Urgency.NOW
 

@@ -72,6 +72,11 @@ class Link:
         return self._conversation is not None
 
     @property
+    def own_address(self) -> str:
+        """Local address of the open connection; empty if there is none."""
+        return self._conversation.own_address if self._conversation else ""
+
+    @property
     def has_been_silent(self) -> bool:
         """True if the master was silent for a lease: it may have given to others what it sent here."""
         return (
@@ -238,6 +243,11 @@ class Conversation:
         self._answers: set[asyncio.Task[None]] = set()
         socket.on_frame = self._hear
         socket.on_writable = self._go_on
+
+    @property
+    def own_address(self) -> str:
+        """Local address of the connection."""
+        return self._socket.own_address
 
     async def open(self, request: str = "") -> Welcome:
         """Say Hello, with a request for a certificate, and return the master's Welcome. Raises LooplineError if the

@@ -84,6 +84,11 @@ class WebSocket(asyncio.Protocol):
         await self._opened
 
     @property
+    def own_address(self) -> str:
+        """Local address of the connection."""
+        return str(self._transport.get_extra_info("sockname")[0]) if self._transport else ""
+
+    @property
     def is_over(self) -> bool:
         """True once the connection has ended."""
         return self._ended.done()

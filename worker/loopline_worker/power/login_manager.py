@@ -12,8 +12,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import SleepKind
-from loopline_worker.presence.bus import Bus, BusError, may_be_there
+from loopline_worker.presence.bus import Bus, may_be_there
 from loopline_worker.presence.logind import OURS
 from loopline_worker.presence.waiting.routine import Routine, pause
 
@@ -22,7 +23,7 @@ _PATH = "/org/freedesktop/login1"
 _MANAGER = "org.freedesktop.login1.Manager"
 _AGAIN_S = 10.0
 _EVERY_S = 3600.0
-_CALLED_OFF_S = 30.0
+CALLED_OFF_S = 30.0
 """An announced sleep counts as called off after this awake time, even if logind is silent."""
 _KINDS = {"PrepareForSleep": SleepKind.SUSPEND, "PrepareForShutdown": SleepKind.OFF}
 
@@ -64,10 +65,10 @@ class SleepWatch:
             if self._announced_at is None and self._lock is None:
                 self._lock = yield from _inhibit(bus, "sleep:shutdown", "its tasks are put in order", "delay")
             is_ahead = self._announced_at is not None
-            yield from bus.signalled(time.monotonic() + (_CALLED_OFF_S if is_ahead else _EVERY_S))
+            yield from bus.signalled(time.monotonic() + (CALLED_OFF_S if is_ahead else _EVERY_S))
 
     def _check_announcement(self) -> None:
-        if self._announced_at is not None and time.monotonic() >= self._announced_at + _CALLED_OFF_S:
+        if self._announced_at is not None and time.monotonic() >= self._announced_at + CALLED_OFF_S:
             self._return()
 
     def _on_signal(self, signal: str, body: tuple[Any, ...]) -> None:
@@ -94,12 +95,12 @@ def inhibit(what: str, why: str) -> Routine[int]:
 def suspend() -> Routine[None]:
     """Have logind suspend the computer, and return at once.
 
-    Raises BusError if the user may not, or if another worker of this computer runs a task, and OSError.
+    Raises BusError if the user may not, LooplineError if another worker of this computer runs a task, and OSError.
     """
     with (yield from Bus.open(of_system=True)) as bus:
         for _, who, _, mode, _, process in (yield from bus.ask(SERVICE, _PATH, _MANAGER, "ListInhibitors")):
             if (who, mode) == (OURS, "block") and process != os.getpid():
-                raise BusError("another worker of this computer runs a task")
+                raise LooplineError("busy", "another worker of this computer runs a task", "it is suspended later")
         yield from bus.ask(SERVICE, _PATH, _MANAGER, "Suspend", "b", False)
 
 

@@ -4,17 +4,12 @@ Before a suspend or a shutdown, logind waits for us (login_manager.py). Attempts
 (core/sleep_rule.py), then a last Report says good-bye. The master closes the link once that is on its disk. All of it
 takes at most ``_WITHIN_S``: if the master does not answer by then, the computer sleeps anyway. The link rests until
 the computer is back.
-
-While a task runs and the owner is away, the wing holds logind's lock *idle* and the lock of our own session. A login
-screen suspends the computer by itself and ignores these, so there the wing holds the lock *sleep* as well. It never
-takes a lock that prevents a shutdown, or that changes the power button or the lid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,27 +20,29 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind, WakeFacts
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.core.machine_wing import DraftReport
-from loopline_worker.core.sleep_rule import ComputerReturned, ComputerSleeps, FollowOrders, SleepRule
+from loopline_worker.core.sleep_rule import ComputerSleeps, ComputerWakes, FollowOrders, SleepRule
 from loopline_worker.host.boot_clock import boot_s
-from loopline_worker.power import login_manager
-from loopline_worker.power.login_manager import SleepWatch
-from loopline_worker.power.suspend import set_alarm, suspend
+from loopline_worker.power.clock_alarm import ClockAlarm
+from loopline_worker.power.login_manager import CALLED_OFF_S, SleepWatch
+from loopline_worker.power.sleep_locks import SleepLocks
+from loopline_worker.power.suspend import suspend
 from loopline_worker.power.wake_facts import until_hours_s
-from loopline_worker.presence.session_lock import lock_session
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_shared.protocol.worker_link import Welcome
     from loopline_worker.core.instructions import WingInstruction
-    from loopline_worker.presence.bus import Bus
 
 log = logging.getLogger(__name__)
 
 _WITHIN_S, _END_WITHIN_S = 0.9, 0.5
 _LOOK_EVERY_S = 0.01
-_CALLED_OFF_S = 30.0
-"""An announced sleep counts as called off after this awake time, even if logind is silent."""
+_AFTER_WAKING_S = 30.0
+"""Input this soon after a boot or a return is no sign of a person: some desktops count the return as input."""
+
+Facts = Callable[[str, bool], WakeFacts | None]
+"""Returns the facts by the computer's address in the master's network, and whether it may be suspended."""
 
 
 class SleepWing(AgentWing):
@@ -53,17 +50,20 @@ class SleepWing(AgentWing):
 
     machine_wing = SleepRule
 
-    def __init__(self, task_group: TaskGroup, facts: Callable[[bool], WakeFacts | None]) -> None:
-        self._task_group, self._facts = task_group, facts
+    def __init__(
+        self, task_group: TaskGroup, facts: Facts, *, knows_owner: bool, alarm: ClockAlarm | None = None
+    ) -> None:
+        """``knows_owner``: presence is watched, or the computer has no owner. Otherwise it is never suspended."""
+        self._task_group, self._facts, self._knows_owner = task_group, facts, knows_owner
         self._watch = SleepWatch(self._on_sleep, self._on_return)
+        self._locks = SleepLocks(task_group)
+        self._alarm = alarm or ClockAlarm()
         self._good_bye: GoodBye | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._cause: SleepCause | None = None  # of a suspend that this worker has requested
-        self._wanted: tuple[str, ...] = ()  # locks that prevent sleep
-        self._locks: list[int] = []  # those of them that are held
-        self._session: Bus | None = None  # whose lock is held
+        self._leaving: asyncio.Task[None] | None = None  # says good-bye
+        self._requested: tuple[SleepCause, float] | None = None  # a suspend, and when this worker requested it
         self._sleep_after_s: float | None = None  # without a task; None: the grid has not woken this computer
         self._busy_at = 0.0
+        self._awake_since = 0.0  # by ``boot_s``: the boot, or the last return
         self._expects_work = False
 
     @property
@@ -86,57 +86,34 @@ class SleepWing(AgentWing):
 
     def obey(self, instruction: WingInstruction) -> None:
         """Follow the master's orders."""
-        if isinstance(instruction, FollowOrders):
-            if self._sleep_after_s is None:
-                self._busy_at = boot_s()
-            self._sleep_after_s = instruction.orders.sleep_after_s
-            if instruction.orders.expects_work is not None:
-                self._expects_work = instruction.orders.expects_work
-            if instruction.orders.test_alarm_s is not None:
-                why = "the operator tests whether it can be woken"
-                self._task_group.start(self._suspend(SleepCause.TEST, why, instruction.orders.test_alarm_s))
+        if not isinstance(instruction, FollowOrders):
+            return
+        orders = instruction.orders
+        if orders.expects_work is not None:
+            self._expects_work = orders.expects_work
+        if not self._knows_owner:
+            return
+        if self._sleep_after_s is None:
+            self._busy_at = boot_s()
+        self._sleep_after_s = orders.sleep_after_s
+        if orders.test_alarm_s is not None and not self.agent.is_wanted:
+            why = "the operator tests whether it can be woken"
+            self._task_group.start(self._suspend(SleepCause.TEST, why, orders.test_alarm_s))
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
-        if (wanted := self.agent.sleep_locks) != self._wanted:
-            self._wanted = wanted
-            self._release()
-            if wanted:
-                self._task_group.start(self._acquire(wanted))
+        self._locks.want(self.agent.sleep_locks)
         if self._sleep_after_s is not None:
             self._suspend_after(self._sleep_after_s)
 
     def close(self) -> None:
         """Let the computer sleep."""
         self._watch.release()
-        self._release()
-
-    def _release(self) -> None:
-        if self._session:
-            self._session.close()
-            self._session = None
-        while self._locks:
-            os.close(self._locks.pop())
-
-    async def _acquire(self, wanted: tuple[str, ...]) -> None:
-        for what in wanted:
-            try:
-                lock = await run(login_manager.inhibit(what, "a task runs, and nobody uses this computer"))
-            except Exception as error:  # a library may raise anything
-                log.info("cannot take logind's lock %s while a task runs: %s", what, error or type(error).__name__)
-                continue
-            if self._wanted != wanted:
-                os.close(lock)
-                return
-            self._locks.append(lock)
-        with suppress(Exception):  # most workers have no session
-            self._session = await run(lock_session())
-        if self._wanted != wanted:
-            self._release()
+        self._locks.want(())
 
     def _suspend_after(self, idle_s: float) -> None:
         """Suspend the computer when it has had no task for this long, unless its owner has come."""
-        if self.agent.is_in_use:
+        if self._has_owner_come():
             self._sleep_after_s = None
         elif self.agent.is_wanted:
             self._busy_at = boot_s()
@@ -145,45 +122,66 @@ class SleepWing(AgentWing):
             why = f"the grid woke it, and it has had no task for {idle_s:g} s"
             self._task_group.start(self._suspend(SleepCause.GRID, why))
 
+    def _has_owner_come(self) -> bool:
+        """True if there was an input since the computer woke. Unknown presence is none."""
+        idle_s, awake_s = self.agent.idle_s, boot_s() - self._awake_since
+        return self.agent.is_in_use and idle_s is not None and idle_s < awake_s - _AFTER_WAKING_S
+
     async def _suspend(self, cause: SleepCause, why: str, alarm_s: float | None = None) -> None:
         """Suspend this computer; its own clock wakes it after ``alarm_s`` at the latest."""
         log.info("suspending this computer: %s", why)
-        self._cause = cause
+        self._requested = cause, boot_s()
         try:
-            await suspend(alarm_s)
+            if alarm_s is not None:
+                self._alarm.set(alarm_s)
+            await suspend()
         except LooplineError as error:
-            self._cause = None
+            self._requested = None
+            self._alarm.clear()
             log.warning("%s (%s)", error.message, error.hint)
 
-    def _on_sleep(self, kind: SleepKind) -> None:
-        self._task_group.start(self._say_good_bye(kind))
+    def _cause(self) -> SleepCause:
+        if self.agent.is_in_use or not self._knows_owner:
+            return SleepCause.OWNER
+        if self._requested and boot_s() < self._requested[1] + CALLED_OFF_S:
+            return self._requested[0]
+        return SleepCause.IDLE
 
-    async def _say_good_bye(self, kind: SleepKind) -> None:
+    def _on_sleep(self, kind: SleepKind) -> None:
+        if self._leaving:
+            self._leaving.cancel()
+        self._good_bye = None
+        self._leaving = self._task_group.start(self._leave(kind))
+
+    async def _leave(self, kind: SleepKind) -> None:
         log.info("this computer is about to %s", "be switched off" if kind is SleepKind.OFF else "be suspended")
         self.is_awake = True
         self.agent.pause_link()
-        self._timer = asyncio.get_running_loop().call_later(_CALLED_OFF_S, self._task_group.do, self._on_return)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_WITHIN_S):
+                self.agent.post(ComputerSleeps(kind is SleepKind.OFF))
+                await self._until_ended()
+                cause, facts = self._cause(), self._read_facts()
+                if facts and cause is not SleepCause.TEST:
+                    self._set_alarm(facts)
+                self._good_bye = GoodBye(kind, cause, facts)
+                self.agent.speak()
+                await _until(lambda: not self.agent.is_linked)
+        self._watch.release()
+
+    def _read_facts(self) -> WakeFacts | None:
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_WITHIN_S):
-                    self.agent.post(ComputerSleeps(kind is SleepKind.OFF))
-                    await self._until_ended()
-                    cause = SleepCause.OWNER if self.agent.is_in_use else SleepCause.IDLE
-                    facts = self._facts(self._watch.can_suspend)
-                    if facts and self._cause is not SleepCause.TEST:
-                        self._set_alarm(facts)
-                    self._good_bye = GoodBye(kind, self._cause or cause, facts)
-                    self.agent.speak()
-                    await _until(lambda: not self.agent.is_linked)
-        finally:
-            self._watch.release()
+            return self._facts(self.agent.own_address, self._watch.can_suspend and self._knows_owner)
+        except OSError as error:  # no file descriptor left
+            log.warning("the grid cannot wake this computer: its network cards cannot be read: %s", error)
+            return None
 
     def _set_alarm(self, facts: WakeFacts) -> None:
         """Have the clock wake this computer at the start of its owner's hours, if work is expected then."""
         wait_s = until_hours_s(facts, time.time())
         if self._expects_work and facts.is_allowed and wait_s is not None:
             with suppress(LooplineError):  # not permitted: then it can only be woken over the network
-                set_alarm(wait_s)
+                self._alarm.set(wait_s)
 
     async def _until_ended(self) -> None:
         """Wait a moment for the ends of the attempts that are given back."""
@@ -193,11 +191,13 @@ class SleepWing(AgentWing):
                 await _until(lambda: not self.agent.is_ending)
 
     def _on_return(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-        self._timer = self._good_bye = self._cause = None
+        if self._leaving:
+            self._leaving.cancel()
+        self._leaving = self._good_bye = self._requested = None
+        self._awake_since = boot_s()
+        self._alarm.clear()
         self.is_awake = False
-        self.agent.post(ComputerReturned())
+        self.agent.post(ComputerWakes())
         self.agent.resume_link()
 
 

@@ -2,7 +2,7 @@
 
 Desktops report their activity to logind carelessly. So *locked*, *idle* and *nobody logged in* are believed, and
 *active* of another user's session. A session of our own user that is merely not idle has an unknown time of its last
-input. Text sessions are left to the terminals probe.
+input. Text sessions are left to the terminals probe. A login screen that was idle and is not any more has got input.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Logind(BusProbe):
         self._inhibitors: dict[int, str] = {}  # by user: a program that keeps the screen on
         self._locked: dict[str, float] = {}  # since when this is known
         self._idle: dict[str, tuple[float, float]] = {}  # by session: logind's hint, and the same by the steady clock
+        self._idle_greeters: set[str] = set()  # sessions of login screens that were idle at least once
         self._empty_since = psutil.boot_time()  # when a user was last logged in
 
     def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> Routine[NoReturn]:
@@ -67,8 +68,8 @@ class Logind(BusProbe):
 
     @property
     def is_at_greeter(self) -> bool:
-        """True if a login screen is shown, which may suspend the computer by itself."""
-        return any(one.get("Class") == "greeter" and one.get("Active") for one in self._sessions.values())
+        """True if an idle login screen is shown, which may suspend the computer by itself."""
+        return any(one.get("IdleHint") for one in _greeters(self._sessions).values())
 
     def look(self) -> Reading:
         """Return the last reading with the changes reported since."""
@@ -85,7 +86,7 @@ class Logind(BusProbe):
         }
         self._idle = {name: known for name, known in self._idle.items() if name in people}
         desktops = {name: session for name, session in people.items() if session.get("Type") in _GRAPHICAL}
-        if people:
+        if people or self._is_greeter_used(sessions):
             self._empty_since = now
         if not desktops:
             idle_s = now - self._empty_since
@@ -95,6 +96,13 @@ class Logind(BusProbe):
         known = [idle_s for idle_s in idle.values() if idle_s is not None]
         words = ", ".join(f"session {name} {_words(idle_s)}" for name, idle_s in idle.items())
         return Reading(self.name, min(known, default=None), len(known) == len(idle), words)
+
+    def _is_greeter_used(self, sessions: Mapping[str, Mapping[str, Any]]) -> bool:
+        """True if a login screen has got input. Many are never idle, so that alone is no sign of it."""
+        greeters = _greeters(sessions)
+        idle = {name for name, greeter in greeters.items() if greeter.get("IdleHint")}
+        self._idle_greeters = (self._idle_greeters & greeters.keys()) | idle
+        return bool(self._idle_greeters - idle)
 
     def _idle_s(
         self, name: str, session: Mapping[str, Any], now: float, sessions_of: Mapping[int, int]
@@ -140,6 +148,11 @@ def _inhibitors(bus: Bus) -> Routine[dict[int, str]]:
         for what, who, _, mode, uid, _ in listed
         if mode == "block" and "idle" in what.split(":") and who != OURS
     }
+
+
+def _greeters(sessions: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the login screens in front."""
+    return {name: one for name, one in sessions.items() if one.get("Class") == "greeter" and one.get("Active")}
 
 
 def _user(session: Mapping[str, Any]) -> int:

@@ -1,17 +1,20 @@
-"""The lock of a desktop's session that prevents suspend while tasks run. Only the session's user can take it."""
+"""The lock of a desktop that prevents suspend while tasks run. Only the session's user can take it.
+
+GNOME and Cinnamon are not asked. They turn a lock against suspend into logind's lock *sleep:shutdown*, which prevents
+a shutdown by others, such as by a UPS. Their lock against idleness would keep the screen on and unlocked.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import NoReturn
 
-from loopline_worker.presence.bus import Bus, BusError
+from loopline_worker.presence.bus import Bus
 from loopline_worker.presence.waiting.poll_loop import Bell
 from loopline_worker.presence.waiting.routine import Routine
 
-_WHY = "a task runs, and nobody uses this computer"
-_SUSPEND = 4
-"""GNOME's flag for preventing suspend alone: the screen may be switched off."""
+WHY = "a task runs, and nobody uses this computer"
+_SERVICE, _PATH = "org.freedesktop.PowerManagement", "/org/freedesktop/PowerManagement/Inhibit"
 
 
 class SessionLock:
@@ -51,12 +54,7 @@ def lock_session() -> Routine[Bus]:
     """
     bus = yield from Bus.open(of_system=False)
     try:
-        try:
-            manager, path = "org.gnome.SessionManager", "/org/gnome/SessionManager"
-            yield from bus.ask(manager, path, manager, "Inhibit", "susu", "loopline", 0, _WHY, _SUSPEND)
-        except BusError:
-            service, path = "org.freedesktop.PowerManagement", "/org/freedesktop/PowerManagement/Inhibit"
-            yield from bus.ask(service, path, f"{service}.Inhibit", "Inhibit", "ss", "Loopline", _WHY)
+        yield from bus.ask(_SERVICE, _PATH, f"{_SERVICE}.Inhibit", "Inhibit", "ss", "Loopline", WHY)
     except BaseException:
         bus.close()
         raise

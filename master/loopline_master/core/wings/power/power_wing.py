@@ -29,6 +29,8 @@ from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, Sl
 from loopline_shared.protocol.worker_link import Assign, Report
 
 _ASLEEP = "its computer went to sleep"
+_AFTER_WAKING_S = 30.0
+"""Input this soon after waking is no sign of a person: some desktops count the return as input."""
 _FREEZABLE = (AttemptState.RUNNING, AttemptState.FROZEN)
 
 
@@ -111,7 +113,7 @@ class Power(Wing):
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""
         sleeper = self._sleepers.of.get(worker.name)
-        if sleeper and sleeper.woken_at is not None and worker.load and worker.load.in_use:
+        if sleeper and _was_used_since(sleeper.woken_at, worker.load, self.state.now):
             sleeper.woken_at = None
             self.state.put(sleeper)
 
@@ -192,3 +194,10 @@ class Power(Wing):
             assert not (of.session is not None and self._sleepers.asleep(of.name)), f"{of.name} is asleep, connected"
         for name in self._sleepers.of if of is None else ():
             assert name in self.state.workers, f"there is no worker {name}, and it may be asleep"
+
+
+def _was_used_since(woken_at: float | None, load: Load | None, now: float) -> bool:
+    """True if the grid woke a computer, and there was an input since. While presence is unknown, there is none."""
+    if woken_at is None or load is None or not load.in_use or load.idle_s is None:
+        return False
+    return load.idle_s + _AFTER_WAKING_S < now - woken_at
