@@ -91,7 +91,7 @@ class Checkpoints(Wing):
             self.state.attempts[account.id].kept_cpu_ms = account.kept_cpu_ms
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {CheckpointsRecalled: self._bring_back, JobRetried: self._end_recall}
+        return {CheckpointsRecalled: self._bring_back, JobRetried: self._end_retry}
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"checkpoints": self._hear}
@@ -283,7 +283,7 @@ class Checkpoints(Wing):
             self._recalled.add(event.job)
             self.state.wings.arrange()
 
-    def _end_recall(self, event: JobRetried, tell: Tell) -> None:
+    def _end_retry(self, event: JobRetried, tell: Tell) -> None:
         """Keep recalled checkpoints only if the job is in the grid: its retry may have been declined."""
         self._recalled.discard(event.job.id)
 
