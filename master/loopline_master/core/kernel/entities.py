@@ -444,6 +444,7 @@ class Worker:
     facts: Facts
     joined_at: float
     lease_until: float
+    kept_until: float | None = None  # its lease is extended to then, because its computer sleeps; None: it is not
     session: int | None = None  # number of its open link; None: not connected
     draining: bool = False
     drain_reason: str = ""  # as its operator gave it; empty: none was given, or the worker is not draining
@@ -465,6 +466,11 @@ class Worker:
     @property
     def is_available(self) -> bool:
         return self.session is not None and not self.draining
+
+    @property
+    def given_up_at(self) -> float:
+        """Time when its attempts are lost, unless it has reported by then."""
+        return self.lease_until if self.kept_until is None else max(self.lease_until, self.kept_until)
 
     @property
     def is_trusted(self) -> bool:
