@@ -39,6 +39,7 @@ FILES = (
     "tests/live/test_sleep.py",
     "tests/live/test_sweeps.py",
     "tests/live/test_waiting.py",
+    "tests/live/test_wakes.py",
     "tests/packaging/",
     "tests/power/",
     "tests/simulator/test_study.py",

@@ -23,11 +23,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
+from loopline_master.core.events import (
+    JobSubmitted,
+    LimitChanged,
+    MasterStarted,
+    SchedulerSettings,
+    WorkerJoined,
+    WorkerReported,
+)
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Resource, Result
 from loopline_shared.protocol import link_session
 from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.gpus import GPU, Gpu
 from loopline_shared.protocol.worker_link import Assign, Report, Run
 from tests.scheduling.driver import facts, spec
 
@@ -70,24 +78,46 @@ def a_report(policy: str) -> float:
     return grid.count()
 
 
-def a_report_of_many(policy: str, *, with_units: bool) -> float:
-    """Count the same in a step of its own, among jobs of 50 different needs of 8 resources, or of memory."""
-    kinds = [f"r{number}" for number in range(8)]
-    workers = {}
-    for number in range(WORKERS):
-        offered = tuple(Resource(name, 2) for name in kinds[number % 2 :: 2]) if with_units else ()
-        workers[f"w{number:02}"] = replace(facts(4), resources=offered)
+def a_report_of_many(policy: str, held: str) -> float:
+    """Count the same in a step of its own, among jobs of 50 different requirements: of memory, and of units.
+
+    ``held``: units of "limits", of 8 "resources", of "both" with several units of a resource, or one of 30 kinds of
+    "gpus"; "": none.
+    """
+    workers = {f"w{number:02}": replace(facts(4), resources=_offered(held, number)) for number in range(WORKERS)}
     grid = _Reporting(SchedulerSettings(policy, prefetch_s=0.0, order="none"), workers)
-    together = [
-        chosen for half in (kinds[::2], kinds[1::2]) for size in (1, 2, 3) for chosen in combinations(half, size)
-    ]
+    grid.step(*(LimitChanged(name, "", 200) for name in _LIMITS))
     for number in range(50):
-        needs = dict.fromkeys(together[number % len(together)], 1)
-        requires = {"needs": needs} if with_units else {}
-        job = spec(TASKS, TASKS * 0.5, requires={**requires, "memory_bytes": number})
-        grid.step(JobSubmitted("user", job))
+        requires = {**_required(held, number), "memory_bytes": number}
+        grid.step(JobSubmitted("user", spec(TASKS, TASKS * 0.5, requires=requires)))
     grid.join()
     return grid.count(batch=1)
+
+
+_KINDS, _LIMITS = ([f"{letter}{number}" for number in range(8)] for letter in "rl")
+_TOGETHER = [
+    chosen for half in (_KINDS[::2], _KINDS[1::2]) for size in (1, 2, 3) for chosen in combinations(half, size)
+]
+
+
+def _offered(held: str, worker: int) -> tuple[Resource, ...]:
+    """Return the resources that a worker offers."""
+    if held == "gpus":
+        gpus = [Gpu(f"{worker}-{slot}", f"MODEL{(3 * worker + slot) % 30}", index=slot) for slot in range(4)]
+        return (Resource(GPU, 4, tuple(gpus)),)
+    units = {"resources": 2, "both": 8}.get(held, 0)
+    return tuple(Resource(name, units) for name in _KINDS[worker % 2 :: 2]) if units else ()
+
+
+def _required(held: str, job: int) -> dict[str, Any]:
+    """Return the units that a job's tasks hold."""
+    resources, limits = _TOGETHER[job % len(_TOGETHER)], [_LIMITS[(job + place) % 8] for place in range(2)]
+    if held == "gpus":
+        return {"gpus": 1, "gpu_model": f"MODEL{job % 30}"}
+    needs = dict.fromkeys(resources, 1) if held == "resources" else {}
+    if held == "both":
+        needs = {name: 1 + (job + place) % 3 for place, name in enumerate(resources)}
+    return {"needs": needs | (dict.fromkeys(limits, 1) if held in ("limits", "both") else {})}
 
 
 class _Reporting:

@@ -177,6 +177,13 @@ class BlockingClient:
         """Let a drained worker run tasks again."""
         return self._loop_thread.call(self._inner.undrain(worker))
 
+    def wake(self, worker: str, *, test: bool = False) -> WorkerView:
+        """Wake the computer of a worker that is asleep; it comes later, or not at all.
+
+        ``test``: suspend an idle computer, and wake it.
+        """
+        return self._loop_thread.call(self._inner.wake(worker, test=test))
+
     def forget(self, worker: str) -> WorkerView:
         """Forget a worker that is away, with its token; return it as it was."""
         return self._loop_thread.call(self._inner.forget(worker))

@@ -289,6 +289,14 @@ class RestClient:
         """Let a drained worker run tasks again."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
 
+    async def wake(self, worker: str, *, test: bool = False) -> WorkerView:
+        """Wake the computer of a worker that is asleep; it comes later, or not at all.
+
+        ``test``: suspend an idle computer, and wake it.
+        """
+        query = {"test": "true"} if test else {}
+        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/wake", params=query)
+
     async def forget(self, worker: str) -> WorkerView:
         """Forget a worker that is away, with its token; return it as it was."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/forget")

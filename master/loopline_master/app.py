@@ -16,6 +16,7 @@ from loopline_master.assembly import assemble
 from loopline_master.background import Background, Service
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.commands.limit_commands import LimitCommands
+from loopline_master.commands.wake_commands import WakeCommands
 from loopline_master.core.events import BATCH
 from loopline_master.engine import Engine
 from loopline_master.files.bucket import AWAY
@@ -182,6 +183,7 @@ def _services(parts: Parts) -> list[Service]:
         Service("forgetting", "old jobs and workers are not forgotten", parts[Forgetting].run),
         Service("summing", "large jobs are not summed up", parts[Summing].run),
         Service("limit_commands", "limits are not renewed by their commands", parts[LimitCommands].run),
+        Service("wakes", "sleeping computers are not woken by the master", parts[WakeCommands].run),
         Service("notifications", "notifications are not sent", parts[Notifier].run),
         Service(
             "tokens",

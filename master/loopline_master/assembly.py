@@ -13,6 +13,7 @@ from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.certificates.worker_keys import WorkerKeys
 from loopline_master.change_feed import Subscriptions
 from loopline_master.commands.limit_commands import LimitCommands
+from loopline_master.commands.wake_commands import WakeCommands
 from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
@@ -100,6 +101,8 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts.add(Forecaster(scheduler, store.eta_records, clock, parts[TaskProgress]))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption], now=now))
     parts.add(Summing(store), LimitCommands(settings.limit_commands, engine, scheduler))
+    parts.add(wakes := WakeCommands(settings.wake_command))
+    engine.changes.add_listener(wakes)
     parts.add(api_document())
     return parts
 

@@ -237,6 +237,10 @@ class MasterSettings(_SettingsBase):
             default_factory=dict, max_length=50, description="commands that print limits of the grid, once a minute"
         ),
     ]
+    wake_command: Annotated[
+        list[str],
+        Field(default_factory=list, max_length=50, description="command that wakes a computer by IPMI or AMT"),
+    ]
     limits: Limits = Limits()
 
     @classmethod

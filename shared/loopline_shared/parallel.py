@@ -26,13 +26,9 @@ def launch_of(member: AttemptId, nodes: int) -> AttemptId:
     return AttemptId(member.job, member.task, member.number - rank_of(member.number, nodes))
 
 
-def check_parallel(*, calls_function: bool, quorum: int | None, holds_units: bool) -> None:
+def check_parallel(*, calls_function: bool, quorum: int | None) -> None:
     """Raises ValueError if a job on several nodes asks for what its tasks cannot have."""
     if calls_function:
         raise ValueError("a function runs on one worker: a job with nodes runs a command")
     if quorum is not None:
         raise ValueError("results of a task on several nodes are not compared: leave out quorum")
-    if holds_units:
-        raise ValueError(
-            "a task on several nodes can hold no units: leave out needs, gpus, exclusive and max_running"
-        )

@@ -213,8 +213,7 @@ class JobSpec(Spec):
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.nodes > 1:
-            has_function, holds_units = self.function is not None, bool(self.requires.units or self.max_running)
-            check_parallel(calls_function=has_function, quorum=self.quorum, holds_units=holds_units)
+            check_parallel(calls_function=self.function is not None, quorum=self.quorum)
         if self.checkpoint:
             inputs = chain(self.inputs, *(task.inputs for task in self.tasks or ()))
             paths = chain(inputs, all_outputs(self.outputs))

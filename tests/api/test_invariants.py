@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -88,7 +89,7 @@ async def test_metrics_count_starts_beyond_a_limit(
 ) -> None:
     assert (await master.ask("PUT", "/limits/matlab", json={"units": 1})).status == 200
     if is_broken:
-        monkeypatch.setattr(CountedUnits, "are_out", lambda counts, key: False)
+        monkeypatch.setattr(CountedUnits, "spare", lambda counts, of, user: inf)
     async with master.worker(slots=2, does=lambda run: None) as worker:
         await master.submit(parameters={"i": {"range": [1, 3]}}, requires={"needs": {"matlab": 1}})
         await until(lambda: _has_begun(worker, 1 + is_broken))

@@ -138,7 +138,7 @@ def answers(fake: FakeMaster) -> None:
         page(worker(last_hour=LastHour(used=3600.0, offered=14400.0, share=0.25, slot_s=1.0, tasks=7))),
     )
     fake.on("GET /programs", page(program()))
-    for what in ("drain", "undrain", "forget"):
+    for what in ("drain", "undrain", "forget", "wake"):
         for name in ("pc-1", "pc-2"):
             fake.on(f"POST /workers/{name}/{what}", ok(worker(name)))
     fake.on("GET /tokens", page(TOKEN))
@@ -186,6 +186,8 @@ LINES = [
     ("drain pc-1 pc-2 --now --json", None),
     ("undrain pc-1 --json", "draining"),
     ("forget pc-1 --json", "forgotten"),
+    ("wake pc-1 --json", "sleep"),
+    ("wake pc-1 pc-2 --wait --json", None),
     ("token create ann --json", "secret"),
     ("token list --json", None),
     ("token webhook-secret --json", "secret"),

@@ -97,6 +97,29 @@ async def test_task_of_a_hung_agent_runs_elsewhere_once_it_is_fenced(
     await grid.client().cancel(job)
 
 
+@pytest.mark.full
+async def test_member_of_a_hung_agent_is_fenced_and_its_gang_runs_elsewhere(forgetful_grid: Grid) -> None:
+    grid = forgetful_grid
+    await grid.client().set_limit("matlab", 2)
+    for name in ("ant", "bee"):
+        await grid.start_worker(name)
+    needs = Requirements(needs={"matlab": 1})
+    job = await grid.submit("while :; do sleep 1; done", nodes=2, requires=needs, environment=MARK)
+    await grid.attempts_when("both members to run", job, lambda all_: sum(bool(a.started_at) for a in all_) == 2)
+    async with watched(grid) as counts:
+        grid.workers["ant"].send_signal(signal.SIGSTOP)
+        await grid.start_worker("cat")
+        await grid.attempts_when(
+            "its gang to run elsewhere",
+            job,
+            lambda all_: {a.worker for a in all_ if a.started_at and a.state == "running"} == {"bee", "cat"},
+        )
+        grid.workers["ant"].send_signal(signal.SIGCONT)
+        await grid.connected("ant", "bee", "cat")
+    assert max(counts) == 2
+    await grid.client().cancel(job)
+
+
 async def test_worker_has_as_many_tasks_as_it_has_units_of_a_resource(grid: Grid) -> None:
     await grid.start_worker("ant", "--resource", "fpga=2", slots=4)
     await grid.start_worker("bee", slots=4)

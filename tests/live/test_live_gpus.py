@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopline_shared.job.requirements import Requirements
-from loopline_shared.model import JobState
+from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for, watch
 from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, write
 
@@ -117,3 +117,25 @@ async def test_workers_view_and_explanation_show_who_has_each_gpu(grid: Grid) ->
     gate.open()
     for each in (job, other, waiting):
         assert (await grid.ended(each)).state is JobState.SUCCEEDED
+
+
+async def test_members_of_gangs_have_a_limit_and_gpus_of_their_own_computers(grid: Grid) -> None:
+    """Two gangs need all units of the limit, and the GPU of each computer."""
+    for place, name in enumerate(("ant", "bee")):
+        folder = grid.folder / name
+        add_nvidia(folder, f"0000:0{place + 1}:00.0", uuid=UUIDS[place])
+        await start(grid, name, {"GPU_TREE": str(folder)})
+    await grid.client().set_limit("matlab", 2)
+    counts = [0]
+    watching = asyncio.create_task(watch(grid, MARK, lambda tasks: counts.append(len(tasks))))
+    requires = Requirements(gpus=1, needs={"matlab": 1})
+    script = 'sleep 0.2; echo "$LOOPLINE_GPUS"'
+    jobs = [await grid.submit(script, nodes=2, requires=requires, environment=MARK) for _ in range(2)]
+    for job in jobs:
+        assert (await grid.ended(job)).state is JobState.SUCCEEDED
+        shown = [
+            b"".join([piece async for piece in grid.client().output(TaskId(job, 1), rank=rank)]) for rank in (0, 1)
+        ]
+        assert {one.decode().strip() for one in shown} == {*UUIDS}
+    watching.cancel()
+    assert max(counts) <= 2

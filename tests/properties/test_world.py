@@ -15,6 +15,7 @@ from loopline_shared.job.parameters import Range
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Order, OrderWithin, Outcome, Resource
 from loopline_shared.protocol.gpus import Gpu
+from loopline_shared.protocol.power import Armed, GoodBye, SleepCause, SleepKind, WakeFacts
 from loopline_shared.protocol.transfers import FaultKind
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full.machine_files import SIZE_BYTES
@@ -256,6 +257,28 @@ class WorldMachine(RuleBasedStateMachine):
             self.world.cut(name, noticed=False)
             self.world.pass_time(40.0)
         self.all_run_smoothly(1, 0, None)
+
+    @rule(
+        name=names,
+        kind=st.sampled_from(SleepKind),
+        by=st.sampled_from(SleepCause),
+        wakes=st.booleans(),
+        returns=st.booleans(),
+        crash=crashes,
+    )
+    def the_computer_sleeps(
+        self, name: str, kind: SleepKind, by: SleepCause, wakes: bool, returns: bool, crash: str
+    ) -> None:
+        """It may return at once, or be woken when it connects for some other reason."""
+        wake = WakeFacts("eth0", "52:54:00:12:34:56", from_suspend=Armed.YES, from_off=Armed.YES, can_suspend=True)
+        self.world.machines[name].report(GoodBye(kind, by, wake if wakes else None))
+        self.world.deliver_up(name)
+        self.world.master_steps(crash)
+        self.world.cut(name, noticed=False)
+        if kind is SleepKind.OFF:
+            self.world.machines[name].boot()
+        if returns:
+            self.world.connect(name)
 
     @rule(name=names, reports=st.booleans(), pauses=st.sampled_from([False, False, True]))
     def the_owner_comes_or_goes(self, name: str, reports: bool, pauses: bool) -> None:

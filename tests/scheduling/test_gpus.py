@@ -259,8 +259,6 @@ def test_limit_and_need_cannot_be_named_gpu() -> None:
         spec(requires={"needs": {GPU: 2}})
     with pytest.raises(ValueError, match="give gpus, too"):
         spec(requires={"gpu_model": "A100"})
-    with pytest.raises(ValueError, match="leave out needs, gpus"):
-        spec(requires={"gpus": 1}, nodes=2)
 
 
 GPUS = (SMALL, LARGE, OLD)

@@ -117,7 +117,7 @@ def test_pool_counts_the_slots_of_each_worker_separately(
         assert pool.releases(piece, before) == (piece != before)
         assert not pool.releases(before, piece)
     able = [name for name, left in zip(names, free, strict=True) if left >= slots]
-    place = pool.place([whole, piece], PlannedGang(1, 1, nodes, slots, pool.of(names)))
+    place = pool.place([whole, piece], PlannedGang(1, 1, nodes, slots, pool.of(names)), 0)
     assert place == (tuple(able[:nodes]) if len(able) >= nodes else None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from loopline_master.core.kernel.index.requirements import RequirementClass, Req
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, AttemptState, JobState
+from loopline_shared.parallel import launch_of
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, spec
 from tests.scheduling.lives import VERBS, Life
@@ -273,7 +275,14 @@ users = st.sampled_from(["", "*", "ann"])
 steps = st.lists(
     st.one_of(
         st.tuples(
-            st.just("submit"), st.sampled_from(["ann", "bob"]), counts, needs, most, st.booleans(), st.booleans()
+            st.just("submit"),
+            st.sampled_from(["ann", "bob"]),
+            counts,
+            needs,
+            most,
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from([1, 1, 2]),
         ),
         st.tuples(st.just("freeze"), st.sampled_from(["ant", "bee"]), st.booleans()),
         st.tuples(st.just("pass_s"), st.sampled_from([1.0, 70.0])),
@@ -300,12 +309,21 @@ class LimitedLife(Life):
 
     def workers_join(self) -> None:
         for name in ("ant", "bee"):
-            self.grid.join(name, offering(3, f=2))
+            self.grid.join(name, replace(offering(3, f=2), gangs=True))
 
     def submit(
-        self, owner: str, count: int, needs: dict[str, int], most: int | None, is_single: bool, is_short: bool
+        self,
+        owner: str,
+        count: int,
+        needs: dict[str, int],
+        most: int | None,
+        is_single: bool,
+        is_short: bool,
+        nodes: int,
     ) -> None:
         more = {**({"max_replicas": 1} if is_single else {}), **({"timeout_s": 100.0} if is_short else {})}
+        if nodes > 1:  # its members hold as many units as the limits allow
+            more["nodes"], needs = nodes, dict.fromkeys(needs, 1)
         self.jobs.append(submit(self.grid, count, owner, needs=needs, max_running=most, **more))
 
     def limit(self, name: str, units: int, user: str) -> None:
@@ -325,15 +343,18 @@ class LimitedLife(Life):
         self.grid.ask(JobLimited(job, most))
 
     def check_starts(self, before: set[AttemptId]) -> None:
-        """Assert that the attempts started since then stay within the limits in force."""
+        """Assert that the attempts started since then stay within the limits in force, and gangs are complete."""
         counts, store = self.grid.scheduler.state.own(CountedUnits), self.grid.store
         for number in store.attempts.keys() - before:
             attempt, job = store.attempts[number], store.jobs[number.job]
             for name, _ in job.needs:
                 assert counts.used_up(name, job.owner, 0) is None
+            launch = launch_of(number, job.nodes)
+            assert all(launch._replace(number=launch.number + rank) in store.attempts for rank in range(job.nodes))
             assert job.max_running is None or counts.running[job.id] <= job.max_running
             if job.exclusive:
-                assert [*self.grid.scheduler.state.index.attempts.of_worker[attempt.worker]] == [attempt.id]
+                here = self.grid.scheduler.state.index.attempts.of_worker[attempt.worker]
+                assert [one.id for one in here.values() if one.state is not AttemptState.FINISHED] == [attempt.id]
             for name, used in counts.on_worker.get(attempt.worker, {}).items():
                 assert used <= {"computer": 1, "f": 2}[name]
 

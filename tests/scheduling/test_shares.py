@@ -29,6 +29,7 @@ from loopline_master.core.wings.exemptions import overdrawn
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.shares.user_slots import slots_of_task
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome, Resource
 from loopline_shared.protocol.gpus import GPU, Gpu
 from loopline_shared.spec import JobSpec, TaskSpec
@@ -369,6 +370,27 @@ def test_gpus_count_towards_user_slots() -> None:
     grid.report("a", frozen=True)
     grid.step()
     assert slots_of(grid) == {"ann": 4}, "frozen tasks do not count"
+
+
+def test_attempt_that_waits_at_its_worker_counts_with_its_gpus() -> None:
+    grid = Grid(policy="first-come", shares=True, prefetch_s=1000.0)
+    grid.workers("a")
+    grid.step(JobSubmitted("ann", work(2, 1.0)))
+    state = grid.scheduler.state
+    waiting = next(one for one in state.attempts.values() if one.state is AttemptState.PREFETCHED)
+    job, role = replace(state.jobs[waiting.job]), state.index.attempts.roles[waiting.id]
+    job.spec = spec(2, requires={"gpus": 2})
+    counted = Accounts({"ann": User("ann")}, are_kept=True, gpu_cores=4)
+    counted.charge(job, waiting, 0, role, grid.now)
+    opened = Accounts({"ann": User("ann")}, are_kept=True, gpu_cores=4)
+    opened.open([(job, waiting, role)], grid.now)
+    assert counted.ahead == opened.ahead == {"ann": 9}
+
+
+def test_gpus_of_all_members_count_towards_user_slots() -> None:
+    grid = Grid(shares=True, gpu_cores=4)
+    grid.ask(JobSubmitted("ann", spec(nodes=3, requires={"gpus": 1, "slots": 2})))
+    assert slots_of_task(grid.scheduler.state, grid.store.jobs[1]) == 3 * (2 + 4)
 
 
 def slots_of(grid: Grid) -> Counter[str]:

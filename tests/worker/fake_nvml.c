@@ -6,6 +6,7 @@
  *   gpu ADDRESS CODE MEMORY MAJOR MINOR CODE   its handle returns the first code, its use the second
  *   use ADDRESS PID AGE_S CORES ENCODER        a sample
  *   energy ADDRESS MILLIJOULES                 its counter, which no GPU has otherwise
+ *   mig ADDRESS GI CI MEMORY                   an instance; every other one of the possible instances is missing
  *
  * With -DOLD it is a library from before nvmlDeviceGetProcessUtilization.
  */
@@ -18,7 +19,10 @@
 typedef struct { char address[32]; int code, major, minor, use_code; unsigned long long memory, energy; } Gpu;
 typedef struct { unsigned long long total, free, used; } Memory;
 typedef struct { unsigned int pid; unsigned long long at_us; unsigned int cores, memory, encoder, decoder; } Use;
+typedef struct { Gpu as_gpu; unsigned int gi, ci; } Instance;
 static Gpu gpus[8];
+static Instance instances[8];
+static int instance_count;
 static Use uses[64];
 static char used[64][32];
 static int gpu_count, use_count, is_open;
@@ -43,6 +47,9 @@ int nvmlInit_v2(void) {
         if (!strncmp(line, "crash", 5)) abort();
         if (sscanf(line, "gpu %31s %d %llu %d %d %d", gpu->address, &gpu->code, &gpu->memory, &gpu->major, &gpu->minor,
                    &gpu->use_code) == 6) gpu_count++;
+        Instance *one = &instances[instance_count];
+        if (sscanf(line, "mig %31s %u %u %llu", one->as_gpu.address, &one->gi, &one->ci, &one->as_gpu.memory) == 4)
+            instance_count++;
         if (sscanf(line, "use %31s %u %d %u %u", used[use_count], &use->pid, &age, &use->cores, &use->encoder) == 5) {
             use->at_us = now_us() - age * 1000000ULL;
             use_count++;
@@ -77,6 +84,26 @@ int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory *memory) {
 int nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) {
     *major = gpu->major;
     *minor = gpu->minor;
+    return 0;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(Gpu *gpu, unsigned int *count) {
+    *count = 2 * instance_count;
+    return 0;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Gpu *gpu, unsigned int index, Instance **found) {
+    *found = &instances[index / 2];
+    return index % 2 && !strcmp(instances[index / 2].as_gpu.address, gpu->address) ? 0 : 6;
+}
+
+int nvmlDeviceGetGpuInstanceId(Instance *one, unsigned int *number) {
+    *number = one->gi;
+    return 0;
+}
+
+int nvmlDeviceGetComputeInstanceId(Instance *one, unsigned int *number) {
+    *number = one->ci;
     return 0;
 }
 

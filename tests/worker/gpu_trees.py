@@ -54,6 +54,16 @@ def add_nvidia(
     return folder
 
 
+def divide(root: Path, minor: int, *numbers: tuple[int, int]) -> None:
+    """Divide a GPU into instances with these numbers, with their files of access."""
+    mig, caps = root / f"proc/driver/nvidia/capabilities/gpu{minor}/mig", root / "dev/nvidia-caps"
+    write(mig / "config")
+    for own, compute in numbers:
+        for folder, number in ((mig / f"gi{own}", 9 * own), (mig / f"gi{own}/ci{compute}", 9 * own + compute + 1)):
+            write(folder / "access", f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+            write(caps / f"nvidia-cap{number}")
+
+
 def use(root: Path, programs: int) -> None:
     """Have the tree show that programs have device files of NVIDIA's driver open. Its other modules always do."""
     write(root / "sys/module/nvidia/refcnt", f"{programs + 2}\n")

@@ -22,6 +22,7 @@ from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import LocalGpu, find_gpus
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import SandboxChoice, WorkerSettings
+from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import Bench, run_of
 from tests.worker.caller import Caller
 from tests.worker.gpu_trees import UUIDS, add_nvidia
@@ -87,18 +88,19 @@ async def test_call_with_a_gpu_has_an_interpreter_of_its_own(bench: Bench) -> No
     assert not any(interpreter.key[-1] for interpreter in caller.warm.interpreters.idle), "none keeps a GPU"
 
 
-def test_sandbox_that_would_show_a_gpu_to_all_tasks_is_refused(
+async def test_sandbox_that_would_show_a_gpu_to_all_tasks_is_refused(
     tmp_path: Path, gpus: list[LocalGpu], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "ready_gpus", lambda: gpus)
     own, known = gpus[0].own_file, tmp_path / "gpus.json"
-    for shown in (own, "/dev"):
-        settings = WorkerSettings(data_dir=tmp_path, sandbox_shows=(shown,))
-        with pytest.raises(LooplineError, match=f"would show {own}, a GPU, to all tasks"):
-            parts._gpus(settings, known, has_walls=True)
-    for more in ({"gpu": "off"}, {"gpu_devices": ("1",)}, {"sandbox": "off"}):
-        settings = WorkerSettings(data_dir=tmp_path, sandbox_shows=(own,), **more)
-        parts._gpus(settings, known, has_walls=True)
+    async with TaskGroup() as group:
+        for shown in (own, "/dev"):
+            settings = WorkerSettings(data_dir=tmp_path, sandbox_shows=(shown,))
+            with pytest.raises(LooplineError, match=f"would show {own}, a GPU, to all tasks"):
+                parts._gpus(settings, known, group, has_walls=True)
+        for more in ({"gpu": "off"}, {"gpu_devices": ("1",)}, {"sandbox": "off"}):
+            settings = WorkerSettings(data_dir=tmp_path, sandbox_shows=(own,), **more)
+            parts._gpus(settings, known, group, has_walls=True)
 
 
 def test_resource_named_gpu_is_refused(tmp_path: Path) -> None:

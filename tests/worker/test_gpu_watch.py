@@ -26,7 +26,7 @@ from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from loopline_worker.gpus.nvml_reader import HANGS, GpuReading, NvmlReader
 from tests.worker.bench import Bench, run_of, until
-from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, use, write
+from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, divide, use, write
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc")
@@ -116,6 +116,22 @@ async def test_energy_of_a_gpu_is_read_and_charged_to_its_tasks(computer: Comput
     result = await bench.end_of(run)
     assert result.joules == {EnergySource.GPU: 2500.0 + 500.0}
     assert wing.joules == 3000.0
+
+
+async def test_instances_of_a_divided_gpu_are_read_with_their_own_memory(computer: Computer) -> None:
+    divide(computer.folder, 0, (1, 0), (2, 1))
+    computer.gpus = find_gpus(computer.folder)[1:3]
+    use(computer.folder, 1)
+    computer.says(f"{WORKING}mig {FIRST} 1 0 5000000000\nmig {FIRST} 2 1 10000000000\n")
+    places = [each.place for each in computer.gpus]
+    readings = await computer.reader.read([*places, f"{FIRST}/3/0"], over_s=10.0)
+    assert [readings[place].memory_bytes for place in places] == [5 * 10**9, 10 * 10**9]
+    assert [readings[place].uses for place in places] == [None, None], "NVML does not measure it"
+    assert "does not know it" in readings[f"{FIRST}/3/0"].trouble
+    for is_dedicated, withheld in ((False, [UNMEASURED] * 2), (True, ["", ""])):
+        watch = computer.watch(is_dedicated=is_dedicated)
+        await watch.look()
+        assert computer.withheld(watch) == withheld
 
 
 async def test_use_is_unknown_where_the_driver_does_not_measure_it(

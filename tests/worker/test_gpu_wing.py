@@ -19,7 +19,7 @@ from loopline_worker.gpus.gpu_wing import Gpus, variables
 from loopline_worker.gpus.known_gpus import KnownGpus
 from loopline_worker.gpus.local_gpus import find_gpus
 from tests.worker.bench import Bench, run_of, until
-from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia
+from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, divide
 
 AMD = "GPU-73c8a5d4fd3a1c05"
 SHOW = 'echo "$CUDA_VISIBLE_DEVICES|$CUDA_DEVICE_ORDER|$ROCR_VISIBLE_DEVICES|$LOOPLINE_GPUS"'
@@ -79,6 +79,19 @@ def test_gpu_without_a_uuid_is_numbered_among_visible_gpus(tmp_path: Path, has_w
     first, second = find_gpus(tmp_path)
     assert variables([second], has_walls=has_walls)["CUDA_VISIBLE_DEVICES"] == seen
     assert variables([first], has_walls=has_walls)["CUDA_VISIBLE_DEVICES"] == UUIDS[0]
+
+
+def test_instances_of_a_divided_gpu_are_visible_and_locked_apart(tmp_path: Path, locks: Path) -> None:
+    add_nvidia(tmp_path)
+    divide(tmp_path, 0, (1, 0), (2, 0))
+    _, first, second = find_gpus(tmp_path)
+    assert variables([first], has_walls=True)["CUDA_VISIBLE_DEVICES"] == f"MIG-{UUIDS[0]}/1/0"
+    ours, others = GpuLocks(locks), GpuLocks(locks)
+    assert ours.acquire(first.place)
+    assert not others.acquire(first.place)
+    assert others.acquire(second.place)
+    for one in (ours, others):
+        one.close()
 
 
 async def test_gpu_is_locked_until_its_task_has_ended(bench: Bench, tree: Path, locks: Path) -> None:

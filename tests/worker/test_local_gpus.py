@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from loopline_shared.protocol.gpus import Gpu
 from loopline_worker.doctor import gpus_of
@@ -19,7 +21,7 @@ from loopline_worker.gpus.local_gpus import (
     why_not_offered,
 )
 from loopline_worker.settings import GpuChoice, WorkerSettings
-from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, write
+from tests.worker.gpu_trees import UUIDS, add_amd, add_nvidia, divide, write
 
 PCI_IDS = """\
 # a comment
@@ -122,14 +124,42 @@ def test_settings_say_which_gpus_are_offered(tmp_path: Path) -> None:
     assert unknown_names([first, second], frozenset({"2", "0", "GPU-x"})) == ["2", "GPU-x"]
 
 
-def test_gpu_that_is_divided_or_not_in_this_container_is_not_offered(tmp_path: Path) -> None:
-    add_nvidia(tmp_path, "0000:01:00.0", minor=0)
+def test_gpu_that_is_not_in_this_container_is_not_offered(tmp_path: Path) -> None:
+    add_nvidia(tmp_path)
+    (tmp_path / "dev/nvidia0").unlink()
+    (found,) = find_gpus(tmp_path)
+    assert "/dev/nvidia0 is not there" in why_not_offered(found, GpuChoice.AUTO, frozenset())
+
+
+def test_instances_of_a_divided_gpu_are_offered_in_its_place(tmp_path: Path) -> None:
+    add_nvidia(tmp_path, "0000:01:00.0", model="NVIDIA A100-SXM4-80GB", device="20b2")
     add_nvidia(tmp_path, "0000:02:00.0", minor=1, uuid=UUIDS[1])
-    write(tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "DeviceFileMinor: 3\n")
-    (tmp_path / "dev/nvidia1").unlink()
-    first, second = find_gpus(tmp_path)
-    assert "MIG" in why_not_offered(first, GpuChoice.AUTO, frozenset())
-    assert "/dev/nvidia1 is not there" in why_not_offered(second, GpuChoice.AUTO, frozenset())
+    divide(tmp_path, 0, (1, 0), (2, 0))
+    write(tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gix/ciy/access", "odd")
+    whole, first, second, other = find_gpus(tmp_path)
+    offered = [why_not_offered(each, GpuChoice.AUTO, frozenset()) == "" for each in (whole, first, second, other)]
+    assert offered == [False, True, True, True]
+    assert "MIG" in whole.obstacle
+    assert (first.gpu.id, first.gpu.model) == (f"MIG-{UUIDS[0]}-1-0", "NVIDIA A100-SXM4-80GB MIG")
+    assert (first.gpu.capability, first.gpu.memory_bytes) == ("8.0", 0)
+    assert first.visible_as == f"MIG-{UUIDS[0]}/1/0"
+    assert (first.place, second.place, other.place) == ("0000:01:00.0/1/0", "0000:01:00.0/2/0", "0000:02:00.0")
+    assert first.files[0] == "/dev/nvidia0"
+    assert {*first.files} & {*second.files} == {*whole.files}
+    assert {*first.files} - {*whole.files} == {"/dev/nvidia-caps/nvidia-cap9", "/dev/nvidia-caps/nvidia-cap10"}
+    TypeAdapter(Gpu).validate_python(asdict(first.gpu))
+    shutil.rmtree(tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi1")
+    assert not is_there(first)
+    assert is_there(second)
+    (tmp_path / "dev/nvidia-caps/nvidia-cap18").unlink()
+    assert "nvidia-cap18 is not there" in find_gpus(tmp_path)[1].obstacle
+
+
+def test_instances_of_a_gpu_whose_uuid_is_unknown_are_not_offered(tmp_path: Path) -> None:
+    add_nvidia(tmp_path, uuid="GPU-????????-????-????-????-????????????")
+    divide(tmp_path, 0, (1, 0))
+    (whole,) = find_gpus(tmp_path)
+    assert "MIG" in whole.obstacle
 
 
 def test_gpu_that_left_the_bus_is_noticed(tmp_path: Path) -> None:
@@ -162,12 +192,14 @@ def test_missing_device_files_are_made_by_the_makers_program(tmp_path: Path) -> 
 
 
 def test_odd_files_are_no_gpus(tmp_path: Path) -> None:
-    add_nvidia(tmp_path, "0000:01:00.0", model="x" * 1000)
+    add_nvidia(tmp_path, "0000:01:00.0", model="\0\x1b[31m" + "x" * 1000, uuid="GPU-../../etc")
     write(tmp_path / "proc/driver/nvidia/gpus/0000:02:00.0/information", "\0 nonsense")
     (tmp_path / "proc/driver/nvidia/gpus/0000:03:00.0/information").mkdir(parents=True)
     write(tmp_path / "sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count many\n\n:\n")
     (found,) = find_gpus(tmp_path)
-    assert len(found.gpu.model) == 200
+    assert found.gpu.model == ("[31m" + "x" * 196)
+    assert found.gpu.id.endswith("-0000:01:00.0"), "the driver's name for it is not one"
+    TypeAdapter(Gpu).validate_python(asdict(found.gpu))
 
 
 def test_doctor_lists_gpus_and_whether_tasks_are_kept_apart(tmp_path: Path) -> None:

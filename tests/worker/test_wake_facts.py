@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from loopline_shared.protocol.power import Armed, WakeFacts
+from loopline_worker.core.hours import Hours
 from loopline_worker.power import wake_facts
 
 ADDRESS = "52:54:00:12:34:56"
@@ -77,3 +81,51 @@ def test_card_without_a_hardware_address_cannot_be_woken(tree: Path, address: st
 def test_card_is_found_by_its_address() -> None:
     assert wake_facts.card_of("127.0.0.1") == ("lo" if Path("/sys/class/net/lo").exists() else "")
     assert wake_facts.card_of("203.0.113.9") == ""
+
+
+@pytest.mark.parametrize(
+    ("zone", "spans"),
+    [
+        ("UTC", ((1080, 1920), (7200, 8640))),
+        ("XYZ-2", ((960, 1800), (7080, 8520))),
+        ("XYZ+9", ((1620, 2460), (7740, 9180))),
+    ],
+)
+def test_hours_of_the_owner_are_given_in_utc(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, zone: str, spans: tuple[tuple[int, int], ...]
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        facts = read(tree)
+        assert facts
+        found = wake_facts.with_hours(facts, Hours.parse("mon 18:00-08:00, sat"), 0.0)
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert (found.hours, found.not_before) == (spans, 0.0)
+
+
+def test_pause_of_the_owner_forbids_waking_until_its_end(tree: Path) -> None:
+    facts = read(tree)
+    assert facts
+    before = time.time()
+    paused = wake_facts.with_hours(facts, Hours(), 3600.0)
+    assert before + 3600.0 <= paused.not_before <= time.time() + 3600.0
+    assert wake_facts.with_hours(facts, Hours(), math.inf).not_before == 1e11
+
+
+@pytest.mark.parametrize(
+    ("now", "paused_until", "expected"),
+    [
+        (4 * 86400.0, 0.0, 18 * 3600.0),  # Monday, 00:00 UTC
+        (4 * 86400.0 + 19 * 3600.0, 0.0, 4 * 86400.0 + 5 * 3600.0),
+        (4 * 86400.0, 5 * 86400.0, None),
+    ],
+)
+def test_hours_begin_again_next_week(tree: Path, now: float, paused_until: float, expected: float | None) -> None:
+    facts = read(tree)
+    assert facts
+    facts = replace(facts, hours=((1080, 1920), (7200, 8640)), not_before=paused_until)
+    assert wake_facts.until_hours_s(facts, now) == expected
+    assert wake_facts.until_hours_s(replace(facts, hours=()), now) is None

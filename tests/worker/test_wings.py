@@ -25,10 +25,11 @@ from loopline_worker.energy.energy_wing import Energy, EnergyPart
 from loopline_worker.environments.environments import Environments, Provision
 from loopline_worker.gpus.gpu_wing import GpuPart, Gpus
 from loopline_worker.peers.peering import Peering
+from loopline_worker.power.packet_sender import PacketSender
 from loopline_worker.power.sleep_wing import SleepWing
 
 WINGS: dict[type, tuple[type, ...]] = {
-    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints, SleepWing, Energy),
+    AgentWing: (Environments, GangGates, Peering, Fence, Gpus, Checkpoints, PacketSender, SleepWing, Energy),
     AttemptPart: (Provision, StartGate, FencedAttempt, GpuPart, AttemptCheckpoints, EnergyPart),
     MachineWing: (GangMembers, GpuTasks, SleepRule),
 }

@@ -22,6 +22,7 @@ from loopline_worker.attempts.start_gate import GangGates
 from loopline_worker.checkpoints.checkpoint_wing import Checkpoints
 from loopline_worker.checkpoints.local_store import LocalStore
 from loopline_worker.core.events import Event
+from loopline_worker.core.hours import Hours
 from loopline_worker.core.machine import Machine
 from loopline_worker.departure import Departure
 from loopline_worker.environments import image_tool, uv
@@ -54,6 +55,7 @@ from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
+from loopline_worker.power.packet_sender import PacketSender
 from loopline_worker.settings import GpuChoice, SandboxChoice, WorkerSettings
 from loopline_worker.state.attempt_log import AttemptLog, Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
@@ -140,8 +142,9 @@ def assemble(
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
     checkpoints = _checkpoints(name, settings, data_directory, cache, uploads, allowance, task_group)
-    fence, sleep = Fence(lambda: link_quality.answered_at), _sleep(settings, own, task_group)
-    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering, fence, *sleep, *gpus, checkpoints, *energy)
+    sleep = _sleep(settings, own, task_group, pause)
+    always = (environments, GangGates(), peering, Fence(lambda: link_quality.answered_at), PacketSender())
+    wings: tuple[AgentWing, ...] = (*always, *sleep, *gpus, checkpoints, *energy)
     machine = Machine(
         own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
     )
@@ -181,7 +184,7 @@ def _checkpoints(
     return Checkpoints(store, make_tools)
 
 
-def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup) -> list[SleepWing]:
+def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup, pause: Pause) -> list[SleepWing]:
     """Return the wing for the computer's sleep, where the system announces it."""
     if sys.platform != "linux":
         return []
@@ -191,7 +194,9 @@ def _sleep(settings: WorkerSettings, own: Facts, task_group: TaskGroup) -> list[
     def read(can_suspend: bool) -> WakeFacts | None:
         subnet = own.link.subnet if own.link else ""
         card, is_allowed = wake_facts.card_of(own.address), settings.allow_wake
-        return wake_facts.read(card, subnet, is_allowed=is_allowed, can_suspend=can_suspend)
+        facts = wake_facts.read(card, subnet, is_allowed=is_allowed, can_suspend=can_suspend)
+        hours = Hours() if settings.dedicated else settings.hours
+        return facts and wake_facts.with_hours(facts, hours, pause.left_s(time.time()))
 
     wing = SleepWing(task_group, read)
     task_group.start(wing.watch())
@@ -321,7 +326,7 @@ def _gpus(settings: WorkerSettings, known: Path, task_group: TaskGroup, *, has_w
 def _check_shown(settings: WorkerSettings, offered: Sequence[LocalGpu]) -> None:
     for shown in settings.sandbox_shows if settings.sandbox is not SandboxChoice.OFF else ():
         for each in offered:
-            if Path(each.own_file).is_relative_to(shown.resolve()):
+            if any(Path(file).is_relative_to(shown.resolve()) for file in (each.own_file, each.files[0])):
                 message = f"sandbox_shows = {shown} would show {each.own_file}, a GPU, to all tasks"
                 raise LooplineError("sandbox_shows", message, "leave it out, or set gpu = off")
 

@@ -62,6 +62,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     ),
     "drain": (_MACHINES, "loopline.cli.workers:drain", "Start nothing more on a worker; running tasks finish."),
     "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Let a drained worker run tasks again."),
+    "wake": (_MACHINES, "loopline.cli.workers:wake", "Wake computers that are asleep."),
     "forget": (_MACHINES, "loopline.elastic.forget_command:forget", "Forget workers that do not come back."),
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),
     "service": (_MACHINES, "loopline.cli.service:service", "Install a worker, or a master, as a service."),

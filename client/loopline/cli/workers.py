@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,9 +13,12 @@ from rich.text import Text
 import loopline
 from loopline.cli.common import PLAIN, Common, some
 from loopline.cli.render import knowledge, tables
+from loopline_shared.errors import LooplineError
 from loopline_shared.rest import bodies
 
 _WAIT_S = 0.5
+_SUSPENDS_WITHIN_S = 30.0
+_CHECKLIST = "the manual lists the usual causes: nights.md"
 
 
 async def workers(*, long: bool = False, outdated: bool = False, gpus: bool = False, common: Common = PLAIN) -> None:
@@ -86,6 +90,72 @@ async def undrain(worker: str, /, *others: str, common: Common = PLAIN) -> None:
     _show(views, common)
 
 
+async def wake(
+    worker: str,
+    /,
+    *others: str,
+    test: Annotated[bool, Parameter(negative=())] = False,
+    wait: Annotated[bool, Parameter(negative=())] = False,
+    common: Common = PLAIN,
+) -> None:
+    """Wake the computers of workers that are asleep.
+
+    Parameters
+    ----------
+    worker
+        Name of the worker.
+    others
+        Names of more workers.
+    test
+        Find out whether computers can be woken: suspend each, which must be idle, and wake it. If that fails, its own
+        clock wakes it after 4 minutes.
+    wait
+        Return once they have connected; fail if one does not come within 5 minutes.
+    """
+    async with common.client() as client:
+        views = [await client.wake(name, test=test) for name in (worker, *others)]
+        if test:
+            views = [await _tested(client, view) for view in views]
+        elif wait:
+            views = [await _awake(client, view) for view in views]
+    _show(views, common)
+
+
+async def _tested(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodies.WorkerView:
+    """Return the worker once a test has shown that its computer can be woken. Raises LooplineError."""
+    failed_before, give_up_at = _failed_wakes(view), time.monotonic() + _SUSPENDS_WITHIN_S
+    while not (view.sleep and view.sleep.since is not None):
+        if time.monotonic() > give_up_at:
+            hint = (
+                "see that worker's log; `sudo loopline service install --system` permits it to suspend its computer"
+            )
+            raise LooplineError("no_suspend", f"{view.name} did not go to sleep", hint)
+        await asyncio.sleep(_WAIT_S)
+        view = await client.worker(view.name)
+    while not view.connected:
+        await asyncio.sleep(_WAIT_S)
+        view = await client.worker(view.name)
+    if _failed_wakes(view) > failed_before:
+        message = f"no magic packet woke {view.name}: it came when its own clock woke it"
+        raise LooplineError("wake_failed", message, _CHECKLIST)
+    return view
+
+
+async def _awake(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodies.WorkerView:
+    """Return the worker once it has connected. Raises LooplineError if its wake has failed."""
+    failed_before = _failed_wakes(view)
+    while not view.connected:
+        if _failed_wakes(view) > failed_before:
+            raise LooplineError("wake_failed", f"{view.name} did not wake within 5 minutes", _CHECKLIST)
+        await asyncio.sleep(_WAIT_S)
+        view = await client.worker(view.name)
+    return view
+
+
+def _failed_wakes(view: bodies.WorkerView) -> int:
+    return view.sleep.failed_wakes if view.sleep else 0
+
+
 async def _emptied(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodies.WorkerView:
     """Return the worker once nothing runs or waits there, or once it is away."""
     while view.connected and (view.running or view.waiting):
@@ -109,5 +179,9 @@ def _show(workers: Sequence[bodies.WorkerView], common: Common) -> None:
 
 def _line(worker: bodies.WorkerView) -> str:
     state = f"{tables.worker_state(worker).plain}, " if worker.draining else ""
+    if worker.sleep and worker.sleep.wake_sent_at is not None:
+        return f"worker {worker.name}: it is being woken"
+    if worker.sleep and worker.sleep.can_be_woken:
+        state += "it can be woken, "
     doing = f"{worker.slots_used} running" if worker.slots_used else "nothing running"
     return f"worker {worker.name}: {state}{doing}"

@@ -72,6 +72,15 @@ class JobLimited:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeRequested:
+    """An operator asks to wake a sleeping worker's computer, or to test whether an awake one can be woken."""
+
+    worker: str
+    is_test: bool = False
+    kind: Literal["wake_requested"] = "wake_requested"
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointsRecalled:
     """The checkpoints that the tasks of an ended job have kept; the job is about to be retried."""
 
@@ -124,6 +133,7 @@ Event = (
     | ShareChanged
     | LimitChanged
     | JobLimited
+    | WakeRequested
     | CheckpointsRecalled
     | NetworkChanged
     | TransfersPlanned

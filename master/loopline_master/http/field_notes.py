@@ -21,6 +21,7 @@ _MODULES = (
     "loopline_shared.rest.access",
     "loopline_shared.rest.columns",
     "loopline_shared.model",
+    "loopline_shared.protocol.power",
     "loopline_shared.spec",
     "loopline_shared.job.parameters",
     "loopline_shared.job.requirements",

@@ -98,6 +98,9 @@ WithLastHour = Annotated[
     Field(description="Add the work that each worker offered in the last hour, and the share that tasks used"),
 ]
 DrainNow = Annotated[bool, BeforeValidator(flag), Field(description="End its running tasks, and queue them again")]
+TestWake = Annotated[
+    bool, BeforeValidator(flag), Field(description="Suspend an idle computer, and wake it: does waking work?")
+]
 WithParameters = Annotated[bool, BeforeValidator(flag), Field(description="Add each task's parameters")]
 OnlyTasks = Annotated[
     str,

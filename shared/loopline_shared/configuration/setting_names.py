@@ -16,6 +16,7 @@ peer_port peers plan_times policy port prefetch_s proxy python quarantine_s repo
 reserve_memory_bytes resources retention_days retry_max_s retry_min_s sandbox sandbox_network sandbox_opens
 sandbox_shows scratch_limit_bytes share_half_life_s shared_folders shares single_task_order sleep_after_s
 sleep_keep_s slots stall_after_s standby task_memory_bytes tls tls_cert tls_key tls_names token token_file tokens
-transient until watts_busy watts_command watts_idle webhook_hosts worker_token_file yield_to_load
+transient until wake_at_once wake_command watts_busy watts_command watts_idle webhook_hosts worker_token_file
+yield_to_load
 """
 SETTING_NAMES = frozenset(_NAMES.split())

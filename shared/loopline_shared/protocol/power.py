@@ -12,7 +12,12 @@ from loopline_shared.model import Name, Seconds, ShortText
 from loopline_shared.protocol.host_link import Address
 
 MAX_TARGETS = 64
+MAX_SPANS = 100
 HardwareAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
+WeekMinute = Annotated[int, Field(ge=0, le=2 * 7 * 24 * 60)]
+SuspendKind = Annotated[str, Field(max_length=40, pattern=r"^[a-z0-9]*$")]
+WeekSpan = tuple[WeekMinute, WeekMinute]
+"""Start and end, in minutes since Monday 00:00 UTC; it may run into the next week."""
 Interface = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00/]*$")]
 
 
@@ -29,6 +34,7 @@ class SleepCause(StrEnum):
     OWNER = "owner"  # by hand: a person was using it
     IDLE = "idle"  # by its own settings, after a time without input
     GRID = "grid"  # by its worker, after the work that it was woken for
+    TEST = "test"  # by its worker, to find out whether it can be woken
 
 
 class Armed(StrEnum):
@@ -43,17 +49,18 @@ class Armed(StrEnum):
 class WakeFacts:
     """A computer's network card, and the conditions for waking it."""
 
-    interface: Interface
-    hardware_address: HardwareAddress
+    interface: Interface  # name of the network card, such as enp3s0
+    hardware_address: HardwareAddress  # of the network card
     subnet: Address = ""  # such as 10.1.2.0/24; empty: unknown
-    is_wired: bool = True
-    from_suspend: Armed = Armed.UNKNOWN
-    from_off: Armed = Armed.UNKNOWN
-    mem_sleep: Annotated[str, Field(max_length=40, pattern=r"^[a-z0-9]*$")] = ""
-    """The kind of suspend that the kernel uses: s2idle, shallow or deep; empty: unknown."""
+    is_wired: bool = True  # false: Wi-Fi
+    from_suspend: Armed = Armed.UNKNOWN  # does a magic packet wake it from suspend?
+    from_off: Armed = Armed.UNKNOWN  # ... and from power-off?
+    mem_sleep: SuspendKind = ""  # of the kernel: s2idle, shallow or deep; empty: unknown
     is_allowed: bool = True  # by the owner
     can_suspend: bool = False  # the worker may suspend its computer, so that it is not left awake
     obstacle: ShortText = ""  # why waking cannot work now, such as a closed lid; empty: nothing is known
+    hours: Annotated[tuple[WeekSpan, ...], Field(max_length=MAX_SPANS)] = ()  # when tasks are allowed; (): always
+    not_before: Seconds = 0.0  # since 1970: the owner has paused tasks until then
 
     def armed(self, kind: SleepKind) -> Armed:
         """Return whether the card wakes the computer from this state."""
@@ -74,8 +81,6 @@ class WakeTarget:
     """A worker of this grid that the receiver wakes by magic packets."""
 
     worker: Name
-    interface: Interface
-    """The receiver's, on the subnet of the sleeper."""
     hardware_address: HardwareAddress
     subnet: Address
 
@@ -85,5 +90,9 @@ class PowerOrders:
     """A part of an Assign."""
 
     wake: Annotated[tuple[WakeTarget, ...], Field(max_length=MAX_TARGETS)] = ()
+    test_alarm_s: Seconds | None = None
+    """Suspend this computer now, with an alarm of its clock after this time; None: do not."""
     sleep_after_s: Seconds | None = None
     """The grid woke this computer: suspend it when it has had no task for this long; None: leave it awake."""
+    expects_work: bool | None = None
+    """True: before a sleep, set the alarm of the clock to the start of the owner's hours; None: as last ordered."""

@@ -19,11 +19,11 @@ from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Order
 from loopline_simulator.experiments.answers import publish
 from loopline_simulator.experiments.options import RUNS, Several, SweepOptions, known_policy
-from loopline_simulator.full import Scenario, Summary, run
+from loopline_simulator.full import NIGHT, Scenario, Summary, run
 
 _COUNTED = (
     "jobs", "tasks", "attempts", "events", "crashes", "reboots", "kills", "stops", "breaks", "partitions", "saves",
-    "resumptions",
+    "resumptions", "sleeps", "woken",
 )  # fmt: skip
 _FRAMES = ("frames", "lost", "duplicated")
 _LABELS = {"lost": "frames lost", "duplicated": "frames repeated"}
@@ -51,6 +51,7 @@ def full(
     machines: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 5,
     jobs: Annotated[int, Parameter(validator=Number(gte=1, lte=100_000))] = 12,
     checkpoints: Annotated[float, Parameter(validator=Number(gte=0, lte=1))] = 0.0,
+    sleep: Annotated[bool, Parameter(negative=())] = False,
     runs: SweepOptions = RUNS,
 ) -> int:
     """Run the live scheduler, sessions and worker cores among crashes, reboots and a network that loses frames.
@@ -70,8 +71,10 @@ def full(
         Number of jobs submitted.
     checkpoints
         Share of the jobs whose tasks save their state at random times, and continue from it.
+    sleep
+        Let machines fall asleep for a night: some are woken for work, some are not woken by any packet.
     """
-    scenario = Scenario(machines=machines, jobs=jobs, checkpoints=checkpoints)
+    scenario = Scenario(machines=machines, jobs=jobs, checkpoints=checkpoints, sleep=NIGHT if sleep else None)
     chosen = tuple(dict.fromkeys(map(known_policy, policies)))
     worlds = [WorldRun(seed, policy, order, scenario) for seed in runs.seed_numbers for policy in chosen]
     summaries = runs.sweep(run_world, worlds, lambda summary: summary.events, what="worlds")

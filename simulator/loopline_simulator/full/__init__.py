@@ -13,14 +13,17 @@ from loopline_shared.model import AttemptState
 from loopline_simulator.full.faults import ROUGH, Faults
 from loopline_simulator.full.network import Conditions
 from loopline_simulator.full.scenario import ROUGH_NETWORK, Scenario
+from loopline_simulator.full.sleep import NIGHT, Sleep
 from loopline_simulator.full.timed import TimedWorld
 
 __all__ = [
+    "NIGHT",
     "ROUGH",
     "ROUGH_NETWORK",
     "Conditions",
     "Faults",
     "Scenario",
+    "Sleep",
     "Summary",
     "live_through",
     "make",
@@ -57,6 +60,10 @@ class Summary:
     frames: int = 0
     lost: int = 0  # frames
     duplicated: int = 0  # frames
+    sleeps: int = 0  # of computers
+    suspended_at_work: int = 0  # ... while tasks ran
+    woken: int = 0  # by packets
+    returns: int = 0  # woken by their owners
     passings: int = 0
     digest: str = ""  # SHA-256 of the event log
     broken: str = ""
@@ -91,6 +98,7 @@ def make(seed: int, settings: SchedulerSettings, scenario: Scenario = _ROUGH) ->
         scenario.arrivals(seed),
         conditions=scenario.conditions,
         faults=scenario.faults,
+        sleep=scenario.sleep,
         check_every=scenario.check_every,
     )
 
@@ -99,6 +107,8 @@ def summary(seed: int, timed: TimedWorld, broken: str = "") -> Summary:
     """Return the counts of a world until now."""
     store, settings = timed.world.store, timed.world.settings
     counts = timed.counts + timed.disasters.counts + timed.network.counts
+    if timed.nights:
+        counts += timed.nights.counts
     return Summary(
         seed,
         settings.policy,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from loopline_shared.model import AttemptId, Outcome
+from loopline_shared.protocol.power import GoodBye, SleepKind
 from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.network import Network
@@ -17,6 +18,8 @@ _NEWS_WITHIN_S = 0.5
 _SHORTEST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 30.0
 _SAVES_EVERY_S = 8.0  # mean
+GOOD_BYE_S = 1.0
+"""The longest time from a good-bye until the computer sleeps."""
 DRAIN_S = 2.0
 """How long a stopped agent waits for the master to have everything."""
 
@@ -51,6 +54,9 @@ class Agent:
         self._ends: dict[AttemptId, Appointment] = {}
         self._timers: dict[str, Appointment] = {}
         self._tries = 0
+        self._good_bye: GoodBye | None = None
+        self._asleep_since: float | None = None
+        self._is_off = False
 
     # --- the computer ---------------------------------------------------------------------------------------
 
@@ -58,6 +64,40 @@ class Agent:
         """Switch the computer on: its agent finds the results kept in the spool."""
         self.machine.boot()
         self.is_on, self._tries = True, 0
+        self._good_bye = self._asleep_since = None
+        self._connect()
+
+    @property
+    def is_asleep(self) -> bool:
+        """True while the computer is suspended, or was switched off by ``sleep``."""
+        return self._asleep_since is not None
+
+    def sleep(self, good_bye: GoodBye) -> None:
+        """Say good-bye, and sleep as soon as the master has closed the link, or after a second."""
+        self._good_bye = good_bye
+        if self.machine.is_welcome:
+            self.machine.report(good_bye)
+            self._forward()
+        self._kernel.at(self._kernel.now + GOOD_BYE_S, lambda: self._fall_asleep(good_bye))
+
+    def _fall_asleep(self, good_bye: GoodBye) -> None:
+        if self._good_bye is not good_bye:
+            return
+        self._world.cut(self.machine.name, noticed=False)
+        if good_bye.kind is SleepKind.OFF:
+            self.machine.lose_power()
+        self._rest()
+        self._asleep_since, self._good_bye = self._kernel.now, None
+        self._is_off = good_bye.kind is SleepKind.OFF
+
+    def wake(self) -> None:
+        """Start the computer again; after a suspend its processes continue."""
+        if self._is_off or self._asleep_since is None:
+            self.start()
+            return
+        self.machine.resume(self._kernel.now - self._asleep_since)
+        self.is_on, self._tries, self._asleep_since = True, 0, None
+        self._follow_processes()
         self._connect()
 
     def power_off(self, *, noticed: bool) -> None:
@@ -86,7 +126,7 @@ class Agent:
         self._rest()
 
     def _rest(self) -> None:
-        self.is_on = False
+        self.is_on, self._good_bye = False, None
         for appointment in (*self._ends.values(), *self._timers.values()):
             appointment.cancel()
         self._ends.clear()
@@ -96,7 +136,9 @@ class Agent:
 
     def on_frame(self) -> None:
         """Reset the timers after the machine has handled a frame."""
-        if self.machine.link is None:
+        if self.machine.link is None and self._good_bye:
+            self._fall_asleep(self._good_bye)
+        elif self.machine.link is None:
             self._reconnect_later()
         elif self.machine.is_welcome:
             settings, self._tries = self._world.settings, 0
@@ -161,7 +203,7 @@ class Agent:
         for attempt, since in self.machine.processes.items():
             if attempt not in self._ends:
                 end, outcome = self._fates.fate(self.machine, attempt, since)
-                self._ends[attempt] = self._kernel.at(end, self._ending(attempt, outcome))
+                self._ends[attempt] = self._kernel.at(max(end, self._kernel.now), self._ending(attempt, outcome))
         if self.is_on and "save" not in self._timers and self.machine.checkpoints.takes_any(self.machine.processes):
             self._set("save", float(self._random.exponential(_SAVES_EVERY_S)), self._save_and_report)
 

@@ -7,10 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from loopline_master.core.estimates.measure import ms_of
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.eligibility import startable_tasks
 from loopline_master.core.kernel.entities import OCCUPYING
+from loopline_master.core.kernel.index.requirement_class import meets
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.checkpoints.checkpoints_wing import Checkpoints
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
+from loopline_master.core.wings.power.wakes import GIVE_UP_S
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.model import AttemptId, TaskState
@@ -26,6 +31,7 @@ def check_restart_changes_nothing(now: State, again: State) -> None:
         assert_same(part, getattr(now, part), getattr(again, part))
     assert_same("gangs", now.own(GangMemory).gangs, again.own(GangMemory).gangs)
     assert_same("carriers", now.own(TransferMemory).carriers, again.own(TransferMemory).carriers)
+    assert_same("sleepers", now.own(Sleepers).of, again.own(Sleepers).of)
     assert_same("users", now.own(Accounts).users, again.own(Accounts).users)
     assert_same("checkpoints", now.wings[Checkpoints].of_live_jobs(), again.wings[Checkpoints].of_live_jobs())
     assert now.index.ready == again.index.ready
@@ -60,6 +66,21 @@ def check_begun(members: Iterable[AttemptId], store: MemoryStore, starts_named: 
         rank = rank_of(member.number, store.jobs[member.job].nodes)
         first = AttemptId(member.job, member.task, member.number - rank)
         assert first in starts_named, f"{member} began before the start of its gang was committed"
+
+
+def check_wakes(effects: Effects, before: Mapping[str, Sleeper], state: State) -> None:
+    """Check that each computer that is woken sleeps, is not being woken, and can do work that waits."""
+    for name, sleeper in effects.rows(Sleeper).items():
+        old = before.get(name)
+        if sleeper.last_wake_at is None or (old is not None and old.last_wake_at == sleeper.last_wake_at):
+            continue
+        assert sleeper.is_asleep, f"{name} is awake, and is woken"
+        if old is not None and old.waking_since is not None and old.asleep_since == sleeper.asleep_since:
+            assert old.waking_since + GIVE_UP_S <= state.now, f"{name} is woken twice at once"
+        facts, requirements = state.workers[name].facts, state.index.requirements
+        live = state.index.live.values()
+        useful = (job for job in live if startable_tasks(state, job) and meets(facts, requirements.key_of(job)))
+        assert any(useful), f"{name} is woken, and no work waits that it could do"
 
 
 def _gangs_are_whole(store: MemoryStore) -> None:
@@ -130,7 +151,7 @@ def check_replay(store: MemoryStore) -> None:
     assert again.grid == store.grid
     for part in (
         "jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "users", "exemptions", "checkpoints",
-        "resumed", "checkpoint_accounts", "energies",
+        "sleepers", "resumed", "checkpoint_accounts", "energies",
     ):  # fmt: skip
         assert_same(part, getattr(store, part), getattr(again, part))
 

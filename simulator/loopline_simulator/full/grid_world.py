@@ -142,6 +142,7 @@ class GridWorld:
         has_gangs = bool(state.own(GangMemory).plans or state.index.parallel)
         effects = self.scheduler.step(events, self.now)
         check_promises(self.store.plans, effects)
+        ending.check_wakes(effects, self.store.sleepers, state)
         if second is not None and has_gangs:
             second.check(events, self.now, effects, state.settings)
         for attempt in effects.attempts.values():

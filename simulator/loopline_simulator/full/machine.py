@@ -11,6 +11,7 @@ from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol.checkpoints import TakenCheckpoint
 from loopline_shared.protocol.link_session import MasterSession, WorkerSession
+from loopline_shared.protocol.power import GoodBye
 from loopline_shared.protocol.worker_link import Assign, Run, Welcome
 from loopline_simulator.full.machine_checkpoints import MachineCheckpoints
 from loopline_simulator.full.machine_files import MachineFiles
@@ -109,6 +110,7 @@ class Machine:
         self.began: list[AttemptId] = []  # members of gangs that ever began here, in this order
         self.files = MachineFiles()
         self.checkpoints = MachineCheckpoints(name)
+        self.wakes: list[str] = []  # computers that it has been ordered to wake
         self.confirmed: list[TakenCheckpoint] = []  # acknowledged by the last Assign
         self._slots: dict[AttemptId, int] = {}  # of processes
         self._frozen: set[AttemptId] = set()
@@ -165,6 +167,11 @@ class Machine:
         self._frozen.clear()
         self._events.clear()
 
+    def resume(self, slept_s: float) -> None:
+        """Continue after a suspend: the processes were not running."""
+        for attempt in self.processes:
+            self.processes[attempt] += slept_s
+
     def stop(self) -> None:
         """Return all attempts to the queue, and begin no more."""
         self._happens(Stopping())
@@ -179,7 +186,7 @@ class Machine:
         self.link.up.append(session.hello())
         return self.link
 
-    def report(self) -> None:
+    def report(self, good_bye: GoodBye | None = None) -> None:
         """Send a Report, if the master has said welcome."""
         if self.link is None or self.link.worker.welcome is None:
             return
@@ -192,7 +199,7 @@ class Machine:
         delivering, taken = inventory.delivering, self.checkpoints.report(self.link.worker.sent + 1)
         seq, frame = self.link.worker.report(
             held, inventory.results, load, inventory.waiting, draft.members, files,
-            delivering=delivering, checkpoints=taken,
+            delivering=delivering, checkpoints=taken, good_bye=good_bye,
         )  # fmt: skip
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
@@ -213,6 +220,7 @@ class Machine:
         if not isinstance(message, Assign):
             return ()
         self.files.obey(message)
+        self.wakes += [target.worker for target in message.power.wake] if message.power else []
         self.confirmed = self.checkpoints.acknowledged(message.seen)
         return self._happens(Assigned(message, frame))
 

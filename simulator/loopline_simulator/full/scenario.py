@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.parameters import Range
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts
 from loopline_shared.protocol.attempt_figures import EnergySource
+from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Pattern
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.full.faults import ROUGH, Faults
 from loopline_simulator.full.network import Conditions
+from loopline_simulator.full.sleep import Sleep
 from loopline_simulator.streams import Generator, stream
 
 _OWNERS = Pattern(to_loaded=0.02, to_steady=0.05, steady=(0.7, 1.0), loaded=(0.1, 0.5))
@@ -37,6 +39,7 @@ class Scenario:
     checkpoints: float = 0.0  # share of jobs whose tasks save their state
     conditions: Conditions = ROUGH_NETWORK
     faults: Faults = ROUGH
+    sleep: Sleep | None = None  # None: computers do not sleep
     until_s: float = 20_000.0  # by then all must be done
     check_every: int = 1  # steps; each check costs O(everything)
 
@@ -69,6 +72,8 @@ class Scenario:
             gangs=True,
             energy=(EnergySource.DECLARED,) if number % 2 else (),
         )
+        if self.sleep:
+            facts = replace(facts, link=HostLink(f"10.0.{number % self.sleep.subnets}.0/24", ""))
         return Host(f"machine-{number}", facts, _OWNERS.speed(peak, random))
 
     def _with_nodes(self, spec: JobSpec, random: Generator) -> JobSpec:

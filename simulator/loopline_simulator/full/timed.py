@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.wings.power.wakes import WakeOrder
 from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
@@ -19,6 +20,7 @@ from loopline_simulator.full.faults import Disasters, Faults
 from loopline_simulator.full.grid_world import CRASHES, GridWorld
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.network import Conditions, Network
+from loopline_simulator.full.sleep import Nights, Sleep
 from loopline_simulator.full.users import Users
 from loopline_simulator.kernel import Appointment, Kernel
 from loopline_simulator.streams import stream
@@ -41,9 +43,10 @@ class TimedWorld:
         *,
         conditions: Conditions = Conditions(),  # noqa: B008
         faults: Faults = Faults(),  # noqa: B008
+        sleep: Sleep | None = None,
         check_every: int = 1,
     ) -> None:
-        """Take hosts and arrivals; by default there are no faults, and links are perfect."""
+        """Take hosts and arrivals; by default links are perfect, and nothing fails or sleeps."""
         self.kernel, self.counts = Kernel(), Counter[str]()
         self._seed, self._faults, self._is_over = seed, faults, False
         self._hosts = {host.name: host for host in hosts}
@@ -59,6 +62,7 @@ class TimedWorld:
         self._crashes = stream(seed, "crash")
         for agent in self._agents.values():
             agent.start()
+        self.nights = Nights(seed, self.kernel, sleep, self._agents) if sleep else None
         self._users = Users(seed, self.kernel, self.world, self, arrivals)
         self.disasters = Disasters(
             seed,
@@ -102,6 +106,8 @@ class TimedWorld:
             down_s = float(self._crashes.exponential(self._faults.down_s))
             self.kernel.at(self.kernel.now + down_s, self._restart)
         self._forward(effects.assigns if effects is not None else ())
+        if effects is not None and self.nights:
+            self.nights.on_packets(order.worker for order in effects.told(WakeOrder))
         self._set_alarm()
 
     def _prepare_crash(self) -> None:
@@ -138,6 +144,9 @@ class TimedWorld:
 
     def machine_heard(self, name: str) -> None:
         self._agents[name].on_frame()
+        if self.nights:
+            wakes, self.world.machines[name].wakes = self.world.machines[name].wakes, []
+            self.nights.on_packets(wakes)
 
     def _agent(self, machine: Machine) -> Agent:
         random = stream(self._seed, "agent", machine.name)

@@ -28,6 +28,7 @@ from loopline_master.core.events import (
     ShareChanged,
     SnapshotWritten,
     TransfersPlanned,
+    WakeRequested,
     WorkerDrained,
     WorkerForgotten,
     WorkerJoined,
@@ -215,8 +216,11 @@ class _Recorder:
                 return []
             case SnapshotWritten(settings):
                 return self._present(settings, now)
-            case NetworkChanged() | TransfersPlanned() | MasterStoodStill() | WorkerForgotten() | JobsForgotten():
-                return []  # what-if has no transfers, no paused master and no departed workers
+            case (
+                NetworkChanged() | TransfersPlanned() | MasterStoodStill() | WorkerForgotten() | JobsForgotten()
+                | WakeRequested()
+            ):  # fmt: skip
+                return []  # what-if has no transfers, no paused master, no departed workers and no sleeping computers
         return [event]
 
     def _present(self, settings: SchedulerSettings, now: float) -> list[FromOutside]:

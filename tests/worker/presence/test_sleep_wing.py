@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from loopline_shared.protocol.power import PowerOrders, SleepCause
+from loopline_shared.protocol.power import PowerOrders, SleepCause, WakeFacts
 from loopline_shared.protocol.worker_link import Welcome
 from loopline_worker.attempts.agent_wing import AgentView
 from loopline_worker.core.sleep_rule import FollowOrders
+from loopline_worker.power import suspend
 from loopline_worker.power.sleep_wing import SleepWing
 from loopline_worker.presence.bus import BusError
 from loopline_worker.presence.session_lock import SessionLock, lock_session
@@ -87,6 +89,31 @@ async def test_computer_that_the_grid_woke_is_suspended_after_its_work(monkeypat
         assert wing._cause is SleepCause.GRID
         wing.on_sample()
         assert await suspends(logind) == 1
+
+
+async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "wakealarm").touch()
+    monkeypatch.setattr(suspend.suspend, "__defaults__", (None, tmp_path))
+    async with mock_logind(monkeypatch) as logind, sleep_wing(Computer()) as wing:
+        wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
+        while not await suspends(logind):
+            pass
+        assert wing._cause is SleepCause.TEST
+        assert (tmp_path / "wakealarm").read_text() == "+240"
+
+
+@pytest.mark.parametrize(("expects_work", "is_allowed"), [(True, True), (False, True), (True, False)])
+def test_clock_wakes_the_computer_for_its_owners_hours_if_work_is_expected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expects_work: bool, is_allowed: bool
+) -> None:
+    (tmp_path / "wakealarm").touch()
+    monkeypatch.setattr(suspend.set_alarm, "__defaults__", (tmp_path,))
+    wing = SleepWing(TaskGroup(), lambda can_suspend: None)
+    wing.obey(FollowOrders(PowerOrders(expects_work=expects_work)))
+    wing._set_alarm(WakeFacts("eth0", "52:54:00:12:34:56", is_allowed=is_allowed, hours=((0, 60),)))
+    assert bool((tmp_path / "wakealarm").read_text()) is (expects_work and is_allowed)
 
 
 @pytest.mark.parametrize("case", ["woken by its owner", "owner has come", "not long enough", "new session"])

@@ -34,6 +34,11 @@ class Hours:
             start <= moment < end or start <= moment + _WEEK_MIN < end for start, end in self.spans
         )
 
+    def in_utc(self, ahead_min: int) -> tuple[tuple[int, int], ...]:
+        """Return the spans in minutes of the week of UTC, where local time is ahead of UTC by ``ahead_min``."""
+        starts = (((start - ahead_min) % _WEEK_MIN, end - start) for start, end in self.spans)
+        return tuple((start, start + length) for start, length in starts)
+
 
 def _spans(entry: str) -> list[tuple[int, int]]:
     found = _ENTRY.fullmatch(entry)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from loopline_worker.environments.uv import python_in
-from loopline_worker.launch.interface import Job
+from loopline_worker.launch.interface import LIBRARIES, Job
 
 RECORD = "environment.json"
 """The file in an environment's folder that marks it as complete and describes it; its time is the last use."""
@@ -54,6 +54,9 @@ class Environment:
             for name, value in {"PATH": _PATH_OF_IMAGE, **self.variables}.items():
                 if name == "PATH" or name not in job.environment:
                     job.environment[name] = value
+            if job.libraries:
+                own = job.environment.get("LD_LIBRARY_PATH")
+                job.environment["LD_LIBRARY_PATH"] = f"{own}:{LIBRARIES}" if own else LIBRARIES
             return
         venv, python = self.folder / "venv", python_in(self.folder)
         job.shown = (str(self.folder), *homes_of(self.folder))

@@ -1,7 +1,8 @@
 """Locks of GPUs: agents of one computer, perhaps of several grids and users, never give one GPU to two tasks.
 
-A lock is a file in memory that all users of the computer see. It is named by the GPU's PCI address, which every agent
-knows: the UUID of a GPU is unknown until it is first used. The kernel releases the lock of an agent that dies.
+A lock is a file in memory that all users of the computer see. It is named by the GPU's place: its PCI address, and
+the numbers of an instance. Every agent knows it; the UUID of a GPU is unknown until it is first used. The kernel
+releases the lock of an agent that dies.
 """
 
 from __future__ import annotations
@@ -16,45 +17,45 @@ FOLDER = Path("/dev/shm")  # noqa: S108 - unlike /tmp it is the same for service
 
 
 class GpuLocks:
-    """Locks by PCI address, held by this agent."""
+    """Locks by the places of GPUs, held by this agent."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
         self._held: dict[str, int] = {}  # open files
         self._attempts = Counter[str]()  # that have each GPU
 
-    def acquire(self, address: str, most: int = 1) -> bool:
+    def acquire(self, place: str, most: int = 1) -> bool:
         """Lock a GPU for an attempt. Raises OSError.
 
         False if another agent has it, or ``most`` attempts of this agent.
         """
-        if self._attempts[address] >= most:
+        if self._attempts[place] >= most:
             return False
-        if address in self._held:
-            self._attempts[address] += 1
+        if place in self._held:
+            self._attempts[place] += 1
             return True
-        file = self._open(address)
+        file = self._open(place)
         if _lock(file, exclusive=True):
-            self._held[address] = file
-            self._attempts[address] = 1
+            self._held[place] = file
+            self._attempts[place] = 1
             return True
         os.close(file)
         return False
 
-    def release(self, address: str) -> None:
+    def release(self, place: str) -> None:
         """Unlock a GPU once all attempts have released it."""
-        if address not in self._held:
+        if place not in self._held:
             return
-        self._attempts[address] -= 1
-        if not self._attempts[address]:
-            os.close(self._held.pop(address))
+        self._attempts[place] -= 1
+        if not self._attempts[place]:
+            os.close(self._held.pop(place))
 
-    def is_taken(self, address: str) -> bool:
+    def is_taken(self, place: str) -> bool:
         """True if another agent has locked the GPU."""
-        if address in self._held:
+        if place in self._held:
             return False
         try:
-            file = self._open(address)
+            file = self._open(place)
         except OSError:
             return True
         try:
@@ -69,9 +70,9 @@ class GpuLocks:
         self._held.clear()
         self._attempts.clear()
 
-    def _open(self, address: str) -> int:
+    def _open(self, place: str) -> int:
         """Open the file of a lock, which may be another user's: reading it is enough. Raises OSError."""
-        path = self._folder / f"loopline-gpu-{address}.lock"
+        path = self._folder / f"loopline-gpu-{place.replace('/', '-')}.lock"
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         with suppress(FileNotFoundError):
             return os.open(path, flags)

@@ -116,10 +116,10 @@ class GpuWatch:
     async def read(self, gpus: Sequence[LocalGpu], tasks: Mapping[str, Iterable[int]] | None = None) -> None:
         """Read these GPUs, asleep or not. ``tasks``: as ``Tasks`` returns them; None: as they are now."""
         tasks = self._tasks() if tasks is None else tasks
-        nvidia = {each.address: each for each in gpus if each.maker is GpuMaker.NVIDIA}
+        nvidia = {each.place: each for each in gpus if each.maker is GpuMaker.NVIDIA}
         readings = await self._reader.read(list(nvidia), WATCH_EVERY_S) if nvidia else {}
         for each in gpus:
-            reading = readings.get(each.address) or self._read_amd(each)
+            reading = readings.get(each.place) or self._read_amd(each)
             self._note(each, reading, tasks.get(each.gpu.id), time.monotonic())
 
     def _may_read(self, each: LocalGpu, tasks: Mapping[str, Iterable[int]], now: float) -> bool:

@@ -26,6 +26,7 @@ from loopline_shared.protocol.gpus import GPU
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
 from loopline_worker.core.gpu_tasks import CheckedGpu, GpuTasks
 from loopline_worker.files.staging import StagingError
+from loopline_worker.gpus.driver_libraries import driver_libraries
 from loopline_worker.gpus.gpu_energy import GpuEnergy
 from loopline_worker.gpus.gpu_watch import GpuWatch
 from loopline_worker.gpus.known_gpus import KnownGpus, with_details
@@ -68,6 +69,7 @@ class Gpus(AgentWing):
     ) -> None:
         self._gpus = {each.gpu.id: each for each in known.complete(gpus)}
         self._locks, self._known, self._has_walls = locks, known, has_walls
+        self._libraries = driver_libraries(root)
         self._parts: dict[AttemptId, GpuPart] = {}
         self._withheld: tuple[WithheldGpu, ...] = ()  # as last checked ...
         self._checked_at = -inf  # ... and when
@@ -95,6 +97,8 @@ class Gpus(AgentWing):
             return None
         job.gpus = run.gpus
         job.device_files = tuple(dict.fromkeys(file for each in own for file in each.files))
+        if any(each.maker is GpuMaker.NVIDIA for each in own):
+            job.libraries = self._libraries
         job.makes_folder = False
         missing = [gpu for gpu in run.gpus if gpu not in self._gpus]
         obstacle = f"this worker has no GPU {missing[0]}" if missing else ""
@@ -170,7 +174,7 @@ class Gpus(AgentWing):
         return self._withheld != before
 
     def _why_withheld(self, each: LocalGpu) -> str:
-        return self.watch.withheld(each) or (_TAKEN if self._locks.is_taken(each.address) else "")
+        return self.watch.withheld(each) or (_TAKEN if self._locks.is_taken(each.place) else "")
 
 
 class GpuPart(AttemptPart):
@@ -231,11 +235,11 @@ class GpuPart(AttemptPart):
                 raise self._refusal(f"GPU {each.gpu.index}: {_TAKEN}")
             tries_left -= 1
             await asyncio.sleep(_TRY_EVERY_S)
-        self._locked.append(each.address)
+        self._locked.append(each.place)
 
     def _acquire(self, each: LocalGpu) -> bool:
         try:
-            return self._locks.acquire(each.address, each.gpu.shares)
+            return self._locks.acquire(each.place, each.gpu.shares)
         except OSError as error:
             raise self._refusal(f"cannot lock GPU {each.gpu.index}: {error}") from None
 
@@ -252,8 +256,8 @@ class GpuPart(AttemptPart):
 
     def after_end(self) -> None:
         """Unlock the GPUs."""
-        for address in self._locked:
-            self._locks.release(address)
+        for place in self._locked:
+            self._locks.release(place)
         self._on_end()
 
 

@@ -12,7 +12,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -27,6 +27,7 @@ _SEEN_OF_AMD = ("/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/class/drm", 
 _MAKE_WITHIN_S = 10.0
 _AMD = "1002"
 """AMD's number as a maker of PCI devices."""
+_UUID = re.compile(r"GPU-[0-9A-Fa-f-]{8,40}")
 _VERSION = re.compile(r"\b\d{3,4}\.\d+(?:\.\d+)?\b")
 _CHIPS = {
     "5.0": ("13", "17"), "6.0": ("15",), "6.1": ("1b", "1c", "1d"), "7.0": ("1d8", "1db"), "7.5": ("1e", "1f", "21"),
@@ -57,6 +58,12 @@ class LocalGpu:
     state_files: tuple[str, ...]  # files that are there as long as the GPU is
     obstacle: str = ""  # why it cannot be offered; empty: it can
     integrated: bool = False  # it is a part of the processor, and shares its memory
+    instance: tuple[int, int] | None = None  # of a divided GPU (MIG): the numbers of a GPU and a compute instance
+
+    @property
+    def place(self) -> str:
+        """The address, and the numbers of the instance, as NVML and the locks name it."""
+        return "/".join([self.address, *map(str, self.instance or ())])
 
 
 def find_gpus(root: Path = ROOT) -> list[LocalGpu]:
@@ -70,7 +77,9 @@ def ready_gpus(root: Path = ROOT, program: str = "nvidia-modprobe") -> list[Loca
     The first program that uses a GPU makes them otherwise, and tasks in a sandbox are not able to.
     """
     found = find_gpus(root)
-    minors = [each.own_file.removeprefix("/dev/nvidia") for each in found if each.maker is GpuMaker.NVIDIA]
+    minors = list(
+        dict.fromkeys(each.files[0].removeprefix("/dev/nvidia") for each in found if each.maker is GpuMaker.NVIDIA)
+    )
     needed = [f"nvidia{minor}" for minor in minors] + ["nvidia-uvm"] * bool(minors)
     if all((root / "dev" / name).exists() for name in needed):
         return found
@@ -88,14 +97,14 @@ def _nvidia(root: Path) -> Iterator[LocalGpu]:
         minor, uuid, address = said.get("Device Minor", ""), said.get("GPU UUID", ""), folder.name.lower()
         if not minor.isdigit() or said.get("GPU Excluded") == "Yes":
             continue
-        is_known = bool(uuid) and "?" not in uuid  # the driver learns it when the GPU is first used
+        is_known = bool(_UUID.fullmatch(uuid))  # it has question marks until the GPU is first used
         device = _read(root / "sys/bus/pci/devices" / address / "device").strip().removeprefix("0x")
         own = f"/dev/nvidia{minor}"
-        has_instances = any((root / f"proc/driver/nvidia/capabilities/gpu{minor}/mig").glob("gi*"))
-        yield LocalGpu(
+        instances = sorted((root / f"proc/driver/nvidia/capabilities/gpu{minor}/mig").glob("gi*/ci*"))
+        whole = LocalGpu(
             Gpu(
                 uuid if is_known else _name(root, address),
-                said.get("Model", "NVIDIA GPU")[:200],
+                _text(said.get("Model", "NVIDIA GPU")),
                 driver=driver[0] if driver else "",
                 capability=_CAPABILITIES.get(device[:3]) or _CAPABILITIES.get(device[:2], ""),
                 index=index,
@@ -106,8 +115,35 @@ def _nvidia(root: Path) -> Iterator[LocalGpu]:
             files=(own, "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"),
             own_file=own,
             state_files=(str(folder), str(root / own[1:])),
-            obstacle="it is divided (MIG), which is not supported" if has_instances else _missing(root, own),
+            obstacle="it is divided (MIG), and its instances take its place" if instances else _missing(root, own),
         )
+        yield whole
+        for place in instances if is_known else ():
+            if numbers := _numbers(place):
+                yield _instance(root, whole, place, numbers)
+
+
+def _instance(root: Path, whole: LocalGpu, folder: Path, numbers: tuple[int, int]) -> LocalGpu:
+    """Return a compute instance of a divided GPU, by its folder below /proc. CUDA finds it by its numbers."""
+    minors = [_pairs(_read(one / "access"), ":").get("DeviceFileMinor", "") for one in (folder.parent, folder)]
+    keys = tuple(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors)
+    uuid = whole.gpu.id
+    return replace(
+        whole,
+        gpu=replace(whole.gpu, id="-".join(["MIG", uuid, *map(str, numbers)]), model=f"{whole.gpu.model[:196]} MIG"),
+        visible_as="/".join([f"MIG-{uuid}", *map(str, numbers)]),
+        files=(*whole.files, *keys),
+        own_file=keys[-1],
+        state_files=(*whole.state_files, str(folder / "access")),
+        obstacle=next(filter(None, (_missing(root, file) for file in (whole.files[0], *keys))), ""),
+        instance=numbers,
+    )
+
+
+def _numbers(folder: Path) -> tuple[int, int] | None:
+    """Return the numbers of a GPU instance and a compute instance; None if the folder belongs to no instance."""
+    found = folder.parent.name[2:], folder.name[2:]
+    return (int(found[0]), int(found[1])) if all(map(str.isdecimal, found)) else None
 
 
 def _amd(root: Path) -> Iterator[LocalGpu]:
@@ -129,9 +165,9 @@ def _amd(root: Path) -> Iterator[LocalGpu]:
         yield LocalGpu(
             Gpu(
                 uuid or _name(root, address),
-                f"AMD {(model or _read(node / 'name').strip() or 'GPU').removeprefix('AMD ')}"[:200],
+                _text(f"AMD {(model or _read(node / 'name').strip() or 'GPU').removeprefix('AMD ')}"),
                 int(memory) if memory.isdigit() else 0,
-                driver=_read(root / "sys/module/amdgpu/version").strip()[:200] or "of the kernel",
+                driver=_text(_read(root / "sys/module/amdgpu/version").strip()) or "of the kernel",
                 index=index,
             ),
             GpuMaker.AMD,
@@ -197,6 +233,11 @@ def _pci_name(root: Path, maker: str, device: str) -> str:
         if found and own:
             return own[1]
     return ""
+
+
+def _text(name: str) -> str:
+    """Return a name without odd characters, as the master accepts it."""
+    return "".join(filter(str.isprintable, name))[:200]
 
 
 def _pairs(text: str, divider: str) -> dict[str, str]:

@@ -49,22 +49,22 @@ class NvmlReader:
         self._abandoned: Process | None = None
         self._turn = asyncio.Lock()
 
-    async def read(self, addresses: Sequence[str], over_s: float) -> dict[str, GpuReading]:
+    async def read(self, places: Sequence[str], over_s: float) -> dict[str, GpuReading]:
         """Return a reading of each GPU, with its use in the last ``over_s`` seconds."""
         async with self._turn:
             if self._abandoned and self._abandoned.returncode is None:  # another one would hang as well
-                return dict.fromkeys(addresses, GpuReading(HANGS))
+                return dict.fromkeys(places, GpuReading(HANGS))
             self._abandoned = None
             try:
-                return await self._ask(addresses, over_s)
+                return await self._ask(places, over_s)
             except TimeoutError:
-                return dict.fromkeys(addresses, GpuReading(HANGS))
+                return dict.fromkeys(places, GpuReading(HANGS))
             except (OSError, ValueError):  # there is no process to be had, or the library took it down
-                return dict.fromkeys(addresses, GpuReading())
+                return dict.fromkeys(places, GpuReading())
 
-    async def _ask(self, addresses: Sequence[str], over_s: float) -> dict[str, GpuReading]:
+    async def _ask(self, places: Sequence[str], over_s: float) -> dict[str, GpuReading]:
         since_us = str(int((time.time() - over_s) * 1e6))
-        words = [sys.executable, "-I", "-S", str(_PROGRAM), self._library, since_us, *addresses]
+        words = [sys.executable, "-I", "-S", str(_PROGRAM), self._library, since_us, *places]
         process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
         assert process.stdout
         try:
@@ -76,7 +76,7 @@ class NvmlReader:
             self._abandoned = process
             raise
         said = json.loads(line)
-        return {address: _reading(said[address]) for address in addresses}
+        return {place: _reading(said[place]) for place in places}
 
 
 def _reading(said: dict[str, Any]) -> GpuReading:

@@ -33,6 +33,15 @@ def host_link(address: str, master: str, routes: Path = _ROUTES) -> HostLink | N
     return None
 
 
+def card_in(subnet: str) -> str:
+    """Return the name of a network card that has an address in exactly this subnet; empty if none has."""
+    for card, found in psutil.net_if_addrs().items():
+        for one in found:
+            if str(_subnet(one.address.partition("%")[0], one.netmask)) == subnet:
+                return card
+    return ""
+
+
 def _subnet(address: str, netmask: str | None) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     with suppress(ValueError):
         bits = bin(int(ipaddress.ip_address(netmask or ""))).count("1")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from loopline_shared.configuration.settings_source import home
 from loopline_shared.paths import TEMPORARY
-from loopline_worker.launch.interface import Job
+from loopline_worker.launch.interface import LIBRARIES, Job
 from loopline_worker.launch.visible_paths import LIVE, SYSTEM, Visible
 from loopline_worker.supervisor.walls.cell_command import words_of
 
@@ -51,11 +51,13 @@ class Bubblewrap:
 
     def _cell(self, job: Job, scratch: str, has_network: bool) -> tuple[int, list[str]]:
         shared = job.shared_folder and self._sees.shared(job.shared_folder)
-        key = scratch, job.shared_folder if shared else "", job.shown, job.device_files, has_network
+        libraries = job.libraries if job.root else {}
+        key = scratch, job.shared_folder if shared else "", job.shown, job.device_files, has_network, bool(libraries)
         if key not in self._cells:
             own = ["--bind-try", shared, job.shared_folder] if shared else []
             own += [word for path in job.shown for word in ("--ro-bind", path, path)]
             own += [word for path in job.device_files for word in _show(path)]
+            own += [word for name, path in libraries.items() for word in ("--ro-bind", path, f"{LIBRARIES}/{name}")]
             words = self._words([*own, "--bind", scratch, scratch])
             self._cells[key] = len(self._cells) + 1, words
         return self._cells[key]

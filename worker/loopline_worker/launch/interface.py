@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +11,9 @@ from loopline_worker.supervisor.orders import Breach
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId, Output
     from loopline_worker.launch.sinks import Sink, Target
+
+LIBRARIES = "/dev/nvidia-driver"
+"""Folder with the libraries of a driver in tasks of images: of the computer's folders, these have /dev."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Job:
     makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
     gpus: tuple[str, ...] = ()  # ids of its GPUs
     device_files: tuple[str, ...] = ()  # that it may open besides, as its GPUs need
+    libraries: Mapping[str, str] = field(default_factory=dict)  # for the files of an image, by name: their paths here
     ends_at: float | None = None  # the supervisor kills it then, by the clock since boot; None: never
     pipes_output: bool = False  # it writes to pipes of the agent's own: none of it passes through its supervisor
 

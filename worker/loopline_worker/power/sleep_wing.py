@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +29,8 @@ from loopline_worker.core.sleep_rule import ComputerSleeps, FollowOrders, SleepR
 from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.power import login_manager
 from loopline_worker.power.login_manager import SleepWatch
-from loopline_worker.power.suspend import suspend
+from loopline_worker.power.suspend import set_alarm, suspend
+from loopline_worker.power.wake_facts import until_hours_s
 from loopline_worker.presence.session_lock import lock_session
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
@@ -62,6 +64,7 @@ class SleepWing(AgentWing):
         self._session: Bus | None = None  # whose lock is held
         self._sleep_after_s: float | None = None  # without a task; None: the grid has not woken this computer
         self._busy_at = 0.0
+        self._expects_work = False
 
     @property
     def is_woken(self) -> bool:
@@ -87,6 +90,11 @@ class SleepWing(AgentWing):
             if self._sleep_after_s is None:
                 self._busy_at = boot_s()
             self._sleep_after_s = instruction.orders.sleep_after_s
+            if instruction.orders.expects_work is not None:
+                self._expects_work = instruction.orders.expects_work
+            if instruction.orders.test_alarm_s is not None:
+                why = "the operator tests whether it can be woken"
+                self._task_group.start(self._suspend(SleepCause.TEST, why, instruction.orders.test_alarm_s))
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
@@ -134,13 +142,15 @@ class SleepWing(AgentWing):
             self._busy_at = boot_s()
         elif boot_s() - self._busy_at >= idle_s:
             self._sleep_after_s = None
-            self._task_group.start(self._suspend(idle_s))
+            why = f"the grid woke it, and it has had no task for {idle_s:g} s"
+            self._task_group.start(self._suspend(SleepCause.GRID, why))
 
-    async def _suspend(self, idle_s: float) -> None:
-        log.info("suspending this computer: the grid woke it, and it has had no task for %g s", idle_s)
-        self._cause = SleepCause.GRID
+    async def _suspend(self, cause: SleepCause, why: str, alarm_s: float | None = None) -> None:
+        """Suspend this computer; its own clock wakes it after ``alarm_s`` at the latest."""
+        log.info("suspending this computer: %s", why)
+        self._cause = cause
         try:
-            await suspend()
+            await suspend(alarm_s)
         except LooplineError as error:
             self._cause = None
             log.warning("%s (%s)", error.message, error.hint)
@@ -159,11 +169,21 @@ class SleepWing(AgentWing):
                     self.agent.post(ComputerSleeps(kind is SleepKind.OFF))
                     await self._until_ended()
                     cause = SleepCause.OWNER if self.agent.is_in_use else SleepCause.IDLE
-                    self._good_bye = GoodBye(kind, self._cause or cause, self._facts(self._watch.can_suspend))
+                    facts = self._facts(self._watch.can_suspend)
+                    if facts and self._cause is not SleepCause.TEST:
+                        self._set_alarm(facts)
+                    self._good_bye = GoodBye(kind, self._cause or cause, facts)
                     self.agent.speak()
                     await _until(lambda: not self.agent.is_linked)
         finally:
             self._watch.release()
+
+    def _set_alarm(self, facts: WakeFacts) -> None:
+        """Have the clock wake this computer at the start of its owner's hours, if work is expected then."""
+        wait_s = until_hours_s(facts, time.time())
+        if self._expects_work and facts.is_allowed and wait_s is not None:
+            with suppress(LooplineError):  # not permitted: then it can only be woken over the network
+                set_alarm(wait_s)
 
     async def _until_ended(self) -> None:
         """Wait a moment for the ends of the attempts that are given back."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.explain.explain_units import limits_used_up
+from loopline_master.core.kernel.eligibility import startable_tasks
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.requirement_class import requirement_class_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user_slots import slots_of_task, slots_taken
-from loopline_shared.model import Order
 from loopline_shared.rest.bodies import DemandLine, DemandView
 
 
@@ -25,7 +25,7 @@ def demand_view(state: State) -> DemandView:
     left = _slots_left(state)
     for job in state.index.live.values():
         waiting = state.index.attempts.queues.of_job.get(job.id, 0)
-        tasks = _within(left, state, job, _startable(state, job))
+        tasks = 0 if limits_used_up(state, job) else _within(left, state, job, startable_tasks(state, job))
         if tasks or waiting:
             key = requirement_class_of(job.spec.requires, job.nodes, limits=state.index.requirements.units.limits)
             alike.setdefault(key, []).append(_Part(job, tasks, waiting))
@@ -64,17 +64,6 @@ def _demand(state: State, parts: list[_Part]) -> DemandLine:
         workers=len(requirements.able[requirements.key_of(job)]),
         expected_s=min(known_s, default=None),
     )
-
-
-def _startable(state: State, job: Job) -> int:
-    """Return the number of the job's tasks that could start now, without replicas for speed."""
-    if job.paused or limits_used_up(state, job):
-        return 0
-    fresh = state.fresh[job.id].count
-    if fresh and job.order is Order.HOLD:
-        is_behind = state.index.hold_over(job).blocker(job.arrival, job.weight) is not None
-        fresh -= is_behind  # its last task would be held
-    return fresh + state.index.ready_sets[job.id].to_retry.count + state.index.needs_replica(job).count
 
 
 def _slots_left(state: State) -> dict[str, int]:

@@ -118,7 +118,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         reasons += _coming(state, job)
     plan = state.own(GangMemory).plans.get(job.id)
     reasons += explain_start(state, job)
-    if unstarted and blocked is None and (plan is None or plan.start is None):
+    if unstarted and blocked is None and (plan is None or plan.start is None or plan.sets_aside):
         used_up = units_used_up(state, job)
         reasons += used_up or [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
     reasons += reserved_worker(state, job)

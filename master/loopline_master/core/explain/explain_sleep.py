@@ -17,6 +17,7 @@ _CAUSES = {
     SleepCause.OWNER: "by its owner",
     SleepCause.IDLE: "because nobody used it",
     SleepCause.GRID: "after its work for the grid",
+    SleepCause.TEST: "to test whether it can be woken",
 }
 _KINDS = {SleepKind.SUSPEND: "suspended", SleepKind.OFF: "switched off"}
 
@@ -47,4 +48,6 @@ def sleepers_among(state: State, workers: Iterable[Worker]) -> str:
     """Return the sleeping ones of these workers, in parentheses; empty without any."""
     names = sorted(worker.name for worker in workers if state.own(Sleepers).asleep(worker.name))
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    waking = sum(name in names for name in (one.worker for one in state.own(Sleepers).waking))
+    more += f"; {waking} of them being woken" if waking else ""
     return f" (asleep: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""

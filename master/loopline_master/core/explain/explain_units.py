@@ -56,7 +56,7 @@ def limits_used_up(state: State, job: Job) -> list[Reason]:
         reasons.append(Reason(code="restored", count=1, detail=detail))
     for name, units in job.needs:
         if name in counts.limits:
-            reasons += _limit_used_up(state, job, name, units)
+            reasons += _limit_used_up(state, job, name, job.nodes * units)
     if job.max_running is not None and (running := counts.running[job.id]) >= job.max_running:
         detail = f"{running} of its tasks may be running, and its own limit is {job.max_running}"
         reasons.append(Reason(code="max_running", count=running, detail=detail))
@@ -83,8 +83,8 @@ def _limit_used_up(state: State, job: Job, name: str, units: int) -> list[Reason
 
 def _set_aside(state: State, name: str, key: RequirementClass) -> list[Reason]:
     """Return the reason that units of a limit are set aside for a job of another class."""
-    theirs = state.own(CountedUnits).aside_for(name, key)
-    if theirs is None:
+    theirs = state.own(CountedUnits).aside_for(name)
+    if theirs is None or theirs == key:
         return []
     units, jobs = dict(limits_of(theirs))[name], state.index.requirements.jobs.get(theirs, ())
     detail = f"{units} {name} {'is' if units == 1 else 'are'} set aside for job "
@@ -107,14 +107,18 @@ def _resource_used_up(state: State, job: Job, name: str, units: int) -> list[Rea
     counts, requirements = state.own(CountedUnits), state.index.requirements
     key = requirements.key_of(job)
     able = requirements.able[key]
-    if not able or not all(counts.is_short(worker, key) for worker in able):
+    if not able or sum(not counts.is_short(worker, key) for worker in able) >= job.nodes:
         return []
     used = sum(counts.in_use(worker, name) for worker in able)
     offered = sum(one.units for worker in able for one in state.workers[worker].facts.resources if one.name == name)
     if name == COMPUTER:
         detail = f"none of the {len(able)} workers that could run it is idle, with all of its slots offered"
+        if job.nodes > 1:
+            able_words = f"of the {len(able)} workers that could run a member"
+            detail = f"fewer than {job.nodes} {able_words} are idle, with all of their slots offered"
         return [Reason(code="resource", count=len(able), detail=detail)]
-    needed = "" if units == 1 else f" ({units} are needed on one of them)"
+    on = "one of them" if job.nodes == 1 else f"each of {job.nodes}"
+    needed = "" if units == job.nodes == 1 else f" ({units} {'is' if units == 1 else 'are'} needed on {on})"
     workers = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
     detail = f"{used} of {offered} {name} in use on {workers}{_withheld(state, able) if name == GPU else ''}{needed}"
     return [Reason(code="resource", count=used, detail=detail)]

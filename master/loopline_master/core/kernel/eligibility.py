@@ -18,6 +18,7 @@ from loopline_master.core.kernel.entities import Job, Task, Worker
 from loopline_master.core.kernel.index.attempts import milliseconds
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.state import State
+from loopline_shared.model import Order
 
 _LONGER = 1.1
 _MORE_S = 1.0
@@ -28,6 +29,17 @@ _MANY = 32
 """From this many prefetched attempts on, a worker takes more only if they are very short."""
 _PATIENCE = 8
 """Number of workers with room that may be offered without success before the search ends."""
+
+
+def startable_tasks(state: State, job: Job) -> int:
+    """Return the number of the job's tasks that could start now if there were slots, without replicas for speed."""
+    if job.paused:
+        return 0
+    fresh = state.fresh[job.id].count
+    if fresh and job.order is Order.HOLD:
+        is_behind = state.index.hold_over(job).blocker(job.arrival, job.weight) is not None
+        fresh -= is_behind  # its last task would be held
+    return fresh + state.index.ready_sets[job.id].to_retry.count + state.index.needs_replica(job).count
 
 
 def fits(state: State, job: Job, worker: Worker) -> bool:

@@ -76,6 +76,9 @@ class KernelScheduler:
             self._complete()
         self._place()
         self._flush_after(*state.wings.finish_step)
+        for addressees in state.wings.addressees:
+            for name in addressees():
+                self._outbox.answer(name)
         state.effects.assigns = self._outbox.seal(state)
         return state.gather()
 

@@ -160,9 +160,13 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended. An
     attempt that holds units, or has a term, has not ended either, even if its task has: it may still be running.
     """
-    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
-    mark_lost(state, attempt, reason, for_good=for_good or not (task.is_open or _counts_on(job, attempt)))
-    reconsider_task(state, task)
+    mark_lost(state, attempt, reason, for_good=for_good or not may_come_back(state, attempt))
+    reconsider_task(state, state.tasks[attempt.task_id])
+
+
+def may_come_back(state: State, attempt: Attempt) -> bool:
+    """True if it matters that an attempt of a silent worker may still be running."""
+    return state.tasks[attempt.task_id].is_open or _counts_on(state.jobs[attempt.job], attempt)
 
 
 def _counts_on(job: Job, attempt: Attempt) -> bool:
@@ -193,24 +197,24 @@ def adopt_attempt(state: State, attempt: Attempt, ran_s: float = 0.0, *, is_deli
     """Take a lost attempt back as running or delivering; cancel it if its task has reached its limits since then.
 
     If it has done more work in ``ran_s`` than the attempt that replaced it, that one is cancelled instead. An attempt
-    with a term is always cancelled: its worker is about to end it, and the master to hand its units on.
+    with a term is always cancelled: its worker is about to end it, and the master to hand its units on. A member of a
+    gang that did not wait for it is cancelled, too.
     """
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
     has_room = task.is_open and (job.max_replicas is None or alive < job.max_replicas)
     has_room = has_room and task.may_be_tried(job, alive)
-    is_fenced = attempt.term_s is not None and not is_delivering
-    if not (has_room or is_fenced) and ran_s and (behind := _behind(state, job, task, attempt, ran_s)):
+    recalled = _recalled(job, attempt, is_delivering=is_delivering)
+    if not (has_room or recalled) and ran_s and (behind := _behind(state, job, task, attempt, ran_s)):
         cancel_attempt(state, behind, f"attempt {attempt.number}, which it replaced, is back and further ahead")
         has_room = True
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
-    if is_fenced or not has_room:
+    if recalled or not has_room:
         new = AttemptState.RETRACTING if is_delivering else AttemptState.CANCELLING
-        reason = "its worker was silent for its whole term" if is_fenced else "replaced while it was lost"
-        _call_back(state, attempt, new, reason)
+        _call_back(state, attempt, new, recalled or "replaced while it was lost")
         reconsider_task(state, task)
         return
     new = AttemptState.FROZEN if attempt.stands_still else AttemptState.RUNNING
@@ -220,6 +224,14 @@ def adopt_attempt(state: State, attempt: Attempt, ran_s: float = 0.0, *, is_deli
     attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
     state.put(job, task, attempt)
+
+
+def _recalled(job: Job, attempt: Attempt, *, is_delivering: bool) -> str:
+    """Return why a lost attempt must end although its task has room for it; empty if nothing speaks against it."""
+    if job.nodes > 1:
+        return "its gang did not wait for it"
+    is_fenced = attempt.term_s is not None and not is_delivering
+    return "its worker was silent for its whole term" if is_fenced else ""
 
 
 def _behind(state: State, job: Job, task: Task, attempt: Attempt, ran_s: float) -> Attempt | None:

@@ -256,7 +256,7 @@ def warnings(state: State, spec: JobSpec, owner: str = "") -> list[str]:
     return [
         *(
             f"a task needs {needed} {name}, and the limit is {most}: none starts before an admin raises it"
-            for name, needed in spec.requires.needs.items()
+            for name, needed in ((name, spec.nodes * needed) for name, needed in spec.requires.needs.items())
             if (most := units.most(name, owner)) is not None and most < needed
         ),
         *_unmet(state, spec, owner),

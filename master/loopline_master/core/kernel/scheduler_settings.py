@@ -124,6 +124,10 @@ class SchedulerSettings:
         Period,
         Field(description="how long the tasks of a sleeping computer may sleep with it; then they are queued again"),
     ] = 600.0
+    wake_at_once: Annotated[
+        int,
+        Field(ge=0, le=10_000, description="sleeping computers of one subnet that are woken a minute; 0: none are"),
+    ] = 4
     sleep_after_s: Annotated[
         Period,
         Field(description="a computer that the grid woke is suspended when it has had no task for this long"),

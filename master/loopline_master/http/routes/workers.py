@@ -7,7 +7,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from loopline_master.certificates.worker_keys import Bearer
-from loopline_master.core.events import WorkerDrained, WorkerForgotten, WorkerUndrained
+from loopline_master.core.events import WakeRequested, WorkerDrained, WorkerForgotten, WorkerUndrained
 from loopline_master.core.explain.explain_transfers import files_coming
 from loopline_master.core.explain.explain_units import gpus_used
 from loopline_master.core.explain.explain_worker import explain_worker
@@ -18,7 +18,7 @@ from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, DrainNow, DrainReason, Limit, WithLastHour, WorkerName
+from loopline_master.http.parameters import Cursor, DrainNow, DrainReason, Limit, TestWake, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
@@ -88,6 +88,12 @@ async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> Wo
     return await _steer(engine, store, WorkerUndrained(worker))
 
 
+@routes("POST /workers/{worker}/wake", ADMINS, declines=(409,))
+async def wake_worker(engine: Engine, store: Store, worker: WorkerName, test: TestWake = False) -> WorkerView:
+    """Wake the computer of a worker that is asleep; or suspend an idle one, and wake it, to test whether it works."""
+    return await _steer(engine, store, WakeRequested(worker, test))
+
+
 @routes("POST /workers/{worker}/forget", ADMINS, declines=(409,))
 async def forget_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
     """Forget a disconnected worker and its token: it has to join again. The answer shows its last state."""
@@ -150,6 +156,6 @@ def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks, scheduler: 
     return view.model_copy(update=said) if said else view
 
 
-async def _steer(engine: Engine, store: Store, event: WorkerDrained | WorkerUndrained) -> WorkerView:
+async def _steer(engine: Engine, store: Store, event: WorkerDrained | WorkerUndrained | WakeRequested) -> WorkerView:
     await engine.ask(event)
     return found(await store.workers.detail(event.worker), f"worker {event.worker}")

@@ -31,8 +31,8 @@ class SleepView(Body):
     """The sleep of a worker's computer: the present one, or the last."""
 
     since: Time | None  # asleep since then; null: it is awake
-    kind: SleepKind
-    by: SleepCause
+    kind: SleepKind  # state of the computer
+    by: SleepCause  # why it sleeps
     can_be_woken: bool  # from this state; claimed only after a wake from it has succeeded
     obstacle: str  # why it cannot be woken, or why that is not known; empty: it can be woken
     wake_sent_at: Time | None  # magic packets were last sent to it, and it has not come; null: it is not being woken

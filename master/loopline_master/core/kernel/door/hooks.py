@@ -57,6 +57,7 @@ class Wings:
         self.in_turn = _overriding(awake, Mechanism.in_turn)
         self.replicate = _overriding(awake, Mechanism.replicate)
         self.finish_step = _overriding(awake, Mechanism.finish_step)
+        self.addressees = _overriding(awake, Mechanism.addressees)
         self.vetoes = _overriding(awake, Mechanism.veto)
         self.turn_passes = _overriding(awake, Mechanism.turn_passes)
         self.role_changes = _overriding(awake, Mechanism.role_changes)

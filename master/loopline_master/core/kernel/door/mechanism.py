@@ -135,6 +135,10 @@ class Mechanism:
     def finish_step(self) -> None:
         """Called when nothing more is started in this step."""
 
+    def addressees(self) -> Iterable[str]:
+        """Return workers that are sent an Assign in this step, although they have not reported."""
+        return ()
+
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
         """Return the wing's objection to this attempt."""
 

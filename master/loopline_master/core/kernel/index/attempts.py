@@ -21,8 +21,10 @@ _MILLI = 1e3
 _MOST_MS = 10**15
 """The longest expected time, so that sums stay exact."""
 
-_KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD, _CALLED_BACK = (1 << bit for bit in range(6))
-"""Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched, cancelled but not yet gone."""
+_KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD, _CALLED_BACK, _FINISHED = (1 << bit for bit in range(7))
+"""Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched, cancelled but not yet gone, and
+ended well in a gang whose other members run.
+"""
 _DELIVERS = _KEPT | _ALIVE
 """The role of an attempt that has ended, and whose result is on the way."""
 OF_TASK = _KEPT | _ALIVE | _FROZEN | _CALLED_BACK
@@ -34,6 +36,7 @@ _ROLES = {
     | (_FROZEN if state is AttemptState.FROZEN else 0)
     | (_AHEAD if state is AttemptState.PREFETCHED else 0)
     | (_CALLED_BACK if state in OCCUPYING and state not in LIVE else 0)
+    | (_FINISHED if state is AttemptState.FINISHED else 0)
     for state in AttemptState
 }
 
@@ -50,7 +53,7 @@ def is_at_work(role: int) -> bool:
 
 def may_be_running(role: int) -> bool:
     """True if an attempt of this role may be running now: it has a slot, waits for one, or its worker is silent."""
-    return bool(role) and role != _DELIVERS
+    return bool(role) and role != _DELIVERS and not role & _FINISHED
 
 
 def is_prefetched(role: int) -> bool:

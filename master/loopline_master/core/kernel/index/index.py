@@ -128,7 +128,7 @@ class Index:
     ) -> Index:
         """Return the index of these entities, built from scratch. ``reserved``: see ``Slots``."""
         index = cls()
-        index.requirements.units = units
+        index.requirements.count_by(units)
         by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
         index.ready_sets = {job_id: ReadySet() for job_id in by_id}
         for worker in by_name.values():

@@ -30,7 +30,7 @@ def requirement_class_of(
     if needs := requires.units:
         kinds = {GPU: requires.gpu_kind}
         resources = tuple((name, units, kinds.get(name, ANY_GPU)) for name, units in needs if name not in limits)
-        of_limits = tuple(one for one in needs if one[0] in limits)
+        of_limits = tuple((name, nodes * units) for name, units in needs if name in limits)
     return (
         requires.os,
         requires.memory_bytes,
@@ -69,7 +69,7 @@ def resources_of(key: RequirementClass) -> ResourceNeeds:
 
 
 def limits_of(key: RequirementClass) -> Needs:
-    """Return the units of the grid's limits that each attempt of the class holds."""
+    """Return the units of the grid's limits that each task of the class holds, on all of its nodes together."""
     return key[11]
 
 

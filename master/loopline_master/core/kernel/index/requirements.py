@@ -5,18 +5,18 @@ quarantine; they serve the class. If there are none, all able workers serve it: 
 jobs that no other worker could run.
 
 A class whose attempts hold units (units.py) is served by no worker while these are used up, so that policies do not
-propose its jobs again and again. Workers without enough units of a resource do not serve it. If the units left on a
-worker change, only the classes are updated that the worker can now serve, or no longer can.
+propose its jobs again and again. Workers without enough units of a resource do not serve it (lacking_workers.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Container, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.index.lacking_workers import CountedClass, LackingWorkers
 from loopline_master.core.kernel.index.requirement_class import (
     alone_in,
     holds_units,
@@ -29,7 +29,7 @@ from loopline_master.core.kernel.index.requirement_class import (
     resources_of,
     slots_of,
 )
-from loopline_master.core.kernel.index.units import NO_UNITS, NeedPart, ResourceNeeds, Units
+from loopline_master.core.kernel.index.units import NO_UNITS, Units
 from loopline_master.core.kernel.index.units import RequirementClass as RequirementClass
 from loopline_shared.model import Facts
 
@@ -55,23 +55,6 @@ class _LeftClass:
     serving: list[dict[RequirementClass, None]]  # served classes of those workers, where this class was included
 
 
-@dataclass(slots=True, eq=False)
-class _Counted:
-    """Workers of a class whose attempts hold units."""
-
-    candidates: set[str]  # they serve the class as long as they have units left
-    enough: set[str]  # candidates with enough left; the same set if the class holds no worker's resources
-    serving: set[str]  # the same set, or _NOBODY while a limit is used up
-
-
-@dataclass(slots=True, eq=False)
-class _NeedingClasses:
-    """Classes with the same needs of workers' resources."""
-
-    lacking: dict[str, int] = field(default_factory=dict)  # number of resources that are short, by worker
-    classes: dict[RequirementClass, _Counted] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class RequirementIndex:
     """Jobs by requirement class, and the available workers that meet each.
@@ -92,24 +75,28 @@ class RequirementIndex:
     of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # an ordered set, by arrival
     widths: Counter[int] = field(default_factory=Counter)  # number of classes by slots of a task
     widest: int = 0  # maximum of ``widths``
-    holding: dict[str | int, dict[RequirementClass, None]] = field(default_factory=dict)
-    """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job."""
+    holding: dict[str | int, dict[str, dict[RequirementClass, int]]] = field(default_factory=dict)
+    """Classes whose attempts hold units, by the name of a limit or resource, or by the number of their only job.
+
+    By user, with the units of a limit that each task holds; 0 for a resource.
+    """
     out: set[RequirementClass] = field(default_factory=set)  # classes whose units are used up
     units: Units = field(default=NO_UNITS, repr=False, compare=False)
-    _counted: dict[RequirementClass, _Counted] = field(default_factory=dict, compare=False)
-    _needing: dict[ResourceNeeds, _NeedingClasses] = field(default_factory=dict, compare=False)
-    _with_part: dict[str, dict[NeedPart, list[_NeedingClasses]]] = field(default_factory=dict, compare=False)
-    """The same by resource and by the part of their needs that concerns it."""
-    _lacked: dict[str, dict[str, Set[NeedPart]]] = field(default_factory=dict, compare=False)
-    """Parts of needs that a worker cannot meet now, by resource and available worker."""
-    _lacking: dict[str, dict[Hashable, Set[NeedPart]]] = field(default_factory=dict, compare=False)
-    """The same by resource and the units left, for all workers, as far as computed."""
+    lacking: LackingWorkers = field(init=False, repr=False, compare=False)
+    _counted: dict[RequirementClass, CountedClass] = field(default_factory=dict, compare=False)
     _served: dict[str, dict[RequirementClass, None]] = field(default_factory=dict, compare=False)
     """Served classes that hold no units, by worker, as far as computed."""
     _alike: dict[_Alike, tuple[Facts, dict[RequirementClass, None]]] = field(default_factory=dict, compare=False)
     """Served classes by kind, slots that a trusted worker offers, and user; with the facts of one such worker."""
     _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
     """Classes whose last job has left: usually the next job belongs to one of them."""
+
+    def __post_init__(self) -> None:
+        self.lacking = LackingWorkers(self.available)
+
+    def count_by(self, units: Units) -> None:
+        """Query these counts of units from now on."""
+        self.units = self.lacking.units = units
 
     def served_by(self, worker: str, owner: str | None = None) -> Collection[RequirementClass]:
         """Return the requirement classes that this worker serves, for all users or for one."""
@@ -257,8 +244,8 @@ class RequirementIndex:
             self._choose(key)
             if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
-        if self._needing:
-            self._place_resources(name)
+        if self._counted:
+            self.lacking.place(name)
         return changed
 
     def knows(self, worker: Worker) -> bool:
@@ -279,6 +266,15 @@ class RequirementIndex:
     def serving(self, job: Job) -> set[str]:
         """Return the workers that serve the job's requirement class."""
         return self.workers[self.keys[job.id]]
+
+    def with_resources(self, key: RequirementClass) -> set[str]:
+        """Return the workers that would serve a class if no limit were used up."""
+        return self._counted[key].enough if key in self._counted else self.workers.get(key, _NOBODY)
+
+    def lacking_resources(self, key: RequirementClass) -> set[str]:
+        """Return the workers that would serve a class if they had more units of their resources left."""
+        counted = self._counted.get(key)
+        return counted.candidates - counted.enough if counted else _NOBODY
 
     def fits(self, job: Job, worker: Worker) -> bool:
         """True if this worker serves the job's requirement class."""
@@ -333,121 +329,42 @@ class RequirementIndex:
 
     def units_change(self, of: str | int) -> None:
         """Take in that more or fewer units are left of a limit, or of a job's limit of running attempts."""
-        for key in self.holding.get(of, ()):
-            is_out = self.units.are_out(key)
-            if (key in self.out) is not is_out:
-                (self.out.add if is_out else self.out.discard)(key)
-                counted = self._counted[key]
-                self.workers[key] = counted.serving = _NOBODY if is_out else counted.enough
-
-    def resources_change(self, worker: str, resources: Iterable[str], *, one_by_one: bool = False) -> None:
-        """Take in that a worker has more or fewer units of these resources left.
-
-        ``one_by_one``: classes with the same needs may differ, because units are kept for one, or were until now.
-        """
-        if worker not in self.available:
-            return
-        is_kept = one_by_one or worker in self.units.kept
-        for name in resources:
-            if not (parts := self._with_part.get(name)):
+        out, aside = self.out, self.units.aside_for(of)
+        for user, classes in self.holding.get(of, {}).items():
+            spare = self.units.spare(of, user)
+            if spare >= max(classes.values()) and out.isdisjoint(classes):
                 continue
-            lacked, now = self._lacked[name], self._parts_lacked(worker, name)
-            before, lacked[worker] = lacked[worker], now
-            for part in before ^ now:
-                change = 1 if part in now else -1
-                for needing in parts[part]:
-                    lacking = needing.lacking[worker] = needing.lacking.get(worker, 0) + change
-                    if not lacking:
-                        del needing.lacking[worker]
-                    if lacking <= max(change, 0) and not is_kept:
-                        self._place_in(worker, needing)
-            for needing in {id(one): one for alike in parts.values() for one in alike}.values() if is_kept else ():
-                self._place_in(worker, needing)
+            for key, units in classes.items():
+                is_short = spare < (0 if key == aside else units)
+                if is_short is not (key in out) and (is_short or not self.units.are_out(key)):
+                    (out.add if is_short else out.discard)(key)
+                    counted = self._counted[key]
+                    self.workers[key] = counted.serving = _NOBODY if is_short else counted.enough
 
-    def _place_in(self, worker: str, needing: _NeedingClasses) -> None:
-        """Enter a worker into classes of the same needs, or drop it if it has too little left."""
-        is_short, is_kept = worker in needing.lacking, worker in self.units.kept
-        for key, counted in needing.classes.items():
-            if is_short or worker not in counted.candidates or (is_kept and self.units.is_short(worker, key)):
-                counted.enough.discard(worker)
-            else:
-                counted.enough.add(worker)
-
-    def _place_resources(self, worker: str) -> None:
-        """Enter the units that a worker has left, or drop it if it is not available."""
-        for name in self._with_part:
-            self._lacked[name].pop(worker, None)
-            if worker in self.available:
-                self._lacked[name][worker] = self._parts_lacked(worker, name)
-        for needs, needing in self._needing.items():
-            self._count_lacking(worker, needs, needing)
-            self._place_in(worker, needing)
-
-    def _count_lacking(self, worker: str, needs: ResourceNeeds, needing: _NeedingClasses) -> None:
-        needing.lacking.pop(worker, None)
-        lacking = sum((units, kind) in self._lacked[name].get(worker, ()) for name, units, kind in needs)
-        if lacking:
-            needing.lacking[worker] = lacking
-
-    def _parts_lacked(self, worker: str, name: str) -> Set[NeedPart]:
-        """Return the parts of needs that exceed the units left of a worker's resource."""
-        known, left = self._lacking[name], self.units.left_of(worker, name)
-        if left not in known:
-            if len(known) >= _MOST_ALIKE:
-                known.clear()
-            known[left] = {part for part in self._with_part[name] if self.units.lacks(worker, ((name, *part),))}
-        return known[left]
+    def holding_any(self, of: str | int) -> list[RequirementClass]:
+        """Return the classes whose attempts hold units of this limit or resource, or that are this job's."""
+        return [key for classes in self.holding.get(of, {}).values() for key in classes]
 
     def _hold(self, key: RequirementClass, *, holds: bool) -> None:
         """Enter a class whose attempts hold units, or drop it."""
+        resources = resources_of(key)
         if holds:
-            self._counted[key] = _Counted(_NOBODY, _NOBODY, _NOBODY)
-        if resources_of(key):
-            self._need(key, needs=holds)
-        names: list[str | int] = [*(name for name, _, _ in resources_of(key)), *(name for name, _ in limits_of(key))]
-        for of in [*names, alone_in(key)] if alone_in(key) else names:
+            self._counted[key] = CountedClass(_NOBODY, _NOBODY, _NOBODY)
+        if resources and holds:
+            self.lacking.add(key, resources, self._counted[key])
+        elif resources:
+            self.lacking.drop(key, resources)
+        held: list[tuple[str | int, int]] = [*((name, 0) for name, _, _ in resources), *limits_of(key)]
+        for of, units in [*held, (alone_in(key), 1)] if alone_in(key) else held:
+            classes = self.holding.setdefault(of, {}).setdefault(owner_of(key), {})
             if holds:
-                self.holding.setdefault(of, {})[key] = None
+                classes[key] = units
                 continue
-            del self.holding[of][key]
+            del classes[key]
+            if not classes:
+                del self.holding[of][owner_of(key)]
             if not self.holding[of]:
                 del self.holding[of]
-
-    def _need(self, key: RequirementClass, *, needs: bool) -> None:
-        """Enter a class whose attempts hold workers' resources, or drop it."""
-        resources = resources_of(key)
-        if needs:
-            needing = self._needing.get(resources) or self._begin_needs(resources)
-            needing.classes[key] = self._counted[key]
-            return
-        needing = self._needing[resources]
-        del needing.classes[key]
-        if not needing.classes:
-            del self._needing[resources]
-            for name, units, kind in resources:
-                parts = self._with_part[name]
-                parts[units, kind].remove(needing)
-                if not parts[units, kind]:
-                    del parts[units, kind]
-                    self._know_parts(name)
-
-    def _begin_needs(self, resources: ResourceNeeds) -> _NeedingClasses:
-        needing = self._needing[resources] = _NeedingClasses()
-        for name, units, kind in resources:
-            alike = self._with_part.setdefault(name, {}).setdefault((units, kind), [])
-            alike.append(needing)
-            if len(alike) == 1:
-                self._know_parts(name)
-        for worker in self.available:
-            self._count_lacking(worker, resources, needing)
-        return needing
-
-    def _know_parts(self, name: str) -> None:
-        """Take in that there are more or fewer parts of needs that concern this resource."""
-        self._lacking[name] = {}
-        self._lacked[name] = {worker: self._parts_lacked(worker, name) for worker in self.available}
-        if not self._with_part[name]:
-            del self._with_part[name], self._lacking[name], self._lacked[name]
 
     def _candidates(self, key: RequirementClass) -> set[str]:
         """Return the workers that serve the class as long as no units are used up: the trusted, or all able ones.
@@ -473,8 +390,7 @@ class RequirementIndex:
         if counted.candidates is not candidates:
             counted.candidates = counted.enough = candidates
             if needs := resources_of(key):
-                counted.enough = candidates - self._needing[needs].lacking.keys()
-                counted.enough -= {worker for worker in self.units.kept if self.units.is_short(worker, key)}
+                counted.enough = self.lacking.with_enough(key, needs, candidates)
         counted.serving = _NOBODY if key in self.out else counted.enough
         return counted.serving
 

@@ -40,6 +40,14 @@ class Units:
         """True if no further attempt of the class may start now, on any worker."""
         return False
 
+    def spare(self, of: str | int, user: str) -> float:
+        """Return the units of a limit, or of a job's own, that a user may still take, without those set aside."""
+        return inf
+
+    def starts_left(self, key: RequirementClass) -> float:
+        """Return the number of attempts of the class that limits let start now; infinity if it has none."""
+        return inf
+
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         """True if too little of the worker's resources is left for an attempt of the class."""
         return False
@@ -47,6 +55,14 @@ class Units:
     def lacks(self, worker: str, needs: ResourceNeeds) -> bool:
         """True if too little of the worker's resources is left for these needs, even if no units are kept."""
         return False
+
+    def are_too_few(self, worker: str, key: RequirementClass, other: RequirementClass) -> bool:
+        """True if an attempt of one class may take units of the worker's resources that the other needs, too."""
+        return False
+
+    def is_first(self, worker: str) -> bool:
+        """True unless another worker, earlier by name, offers one of its GPUs."""
+        return True
 
     def offering(self, gpus: Iterable[str]) -> Collection[str]:
         """Return the workers that offer one of these GPUs."""
@@ -72,6 +88,10 @@ class Units:
 
     def set_aside(self, key: RequirementClass, *, ends: bool = False) -> None:
         """Set the units of limits aside that one attempt of this class needs, or end that."""
+
+    def aside_for(self, of: str | int) -> RequirementClass | None:
+        """Return the class that has units of a limit set aside; None if there is none."""
+        return None
 
     def are_set_aside(self, key: RequirementClass) -> bool:
         """True if units of one of its limits are set aside for another class."""

@@ -97,10 +97,10 @@ def take_result(state: State, attempt: Attempt, result: Result) -> None:
 
 
 def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Mark an attempt as lost. An attempt of an earlier launch is lost for good."""
+    """Mark an attempt as lost."""
     gang = gang_of(state, attempt)
     if gang is None:
-        lifecycle.lose_attempt(state, attempt, reason, for_good=True)
+        lifecycle.lose_attempt(state, attempt, reason, for_good=for_good)
     elif for_good or gang.phase is GangPhase.PREPARING:
         lifecycle.mark_lost(state, attempt, reason, for_good=True)
         disband(state, gang, f"{attempt.worker}: {reason}")
@@ -110,8 +110,15 @@ def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None
 
 
 def come_back(state: State, attempt: Attempt, new: AttemptState) -> None:
-    """Take a lost member back in this state; its gang is halted and has not been moved yet."""
-    job = state.jobs[attempt.job]
+    """Take a lost member back in this state; its gang is halted and has not been moved yet.
+
+    A member with a term that still runs is called back, as any attempt is (wings/fencing), and its gang moves.
+    """
+    job, gang = state.jobs[attempt.job], gang_of(state, attempt)
+    if gang is not None and attempt.term_s is not None and new is not AttemptState.DELIVERING:
+        disband(state, gang, f"{attempt.worker} was silent for its whole term")
+        lifecycle.adopt_attempt(state, attempt)
+        return
     measure.undo_assumed_loss(job, attempt)
     attempt.state, attempt.reason = transitions.check(transitions.ATTEMPT, attempt.state, new), ""
     if new is not _PREPARED:
@@ -193,7 +200,9 @@ def disband(state: State, gang: Gang, reason: str) -> None:
 
 
 def _give_up(state: State, member: Attempt, reason: str) -> None:
-    """End a member that its worker no longer has."""
+    """End a member that has finished or is lost, unless it may still be running, and that matters."""
+    if member.state is _LOST and lifecycle.may_come_back(state, member):
+        return
     if member.state is AttemptState.FINISHED:
         job, task = state.jobs[member.job], state.tasks[member.task_id]
         member.state = transitions.check(transitions.ATTEMPT, member.state, AttemptState.CANCELLED)

@@ -50,6 +50,7 @@ def _workers_for(state: State, job: Job, task: Task) -> list[Worker]:
     for _, _, name in idle.order[: job.nodes + _WORKERS]:
         worker = state.workers[name]
         fits = name in serving and name not in taken and index.slots.free_slots(worker) >= job.slots
+        fits = fits and index.requirements.units.is_first(name)
         if fits and state.wings.veto(job, task.number, worker, Purpose.REPLICA) is None:
             free[switch_of(worker.facts)].append(name)
     if sum(map(len, free.values())) < job.nodes:

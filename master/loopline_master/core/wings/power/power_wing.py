@@ -11,20 +11,22 @@ A sleeper is awake again when it joins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.events import WorkerJoined
+from loopline_master.core.events import WakeRequested, WorkerJoined
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.effects import Reply
 from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Job, Worker
 from loopline_master.core.kernel.sessions import leases
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
+from loopline_master.core.wings.power.wakes import Wakes, came_by_alarm
 from loopline_shared.model import AttemptState, Load
-from loopline_shared.protocol.power import GoodBye, PowerOrders, SleepKind
+from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepCause, SleepKind
 from loopline_shared.protocol.worker_link import Assign, Report
 
 _ASLEEP = "its computer went to sleep"
@@ -32,7 +34,7 @@ _BEGUN = (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING)
 
 
 class Power(Wing):
-    """Awake as soon as a worker has said good-bye."""
+    """Awake as soon as a worker has said good-bye, or is tested."""
 
     reported = ("good_bye",)
 
@@ -40,26 +42,28 @@ class Power(Wing):
         super().__init__(state)
         self._sleepers = Sleepers()
         self._leaving: list[str] = []  # said good-bye in this step
+        self._wakes = Wakes(state, self._sleepers)
         state.keep(self._sleepers)
 
     @property
     def is_awake(self) -> bool:
-        return bool(self._sleepers.of)
+        return bool(self._sleepers.of) or self._wakes.is_testing
 
     def entities(self) -> Mapping[type, Callable[[Any], None]]:
         return {Sleeper: self._note}
 
     def restore(self, rows: Rows) -> None:
-        self._sleepers.of = {sleeper.worker: sleeper for sleeper in rows.of(Sleeper)}
+        for sleeper in rows.of(Sleeper):
+            self._sleepers.note(sleeper)
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {WorkerJoined: self._return}
+        return {WorkerJoined: self._return, WakeRequested: self._request_wake}
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"good_bye": self._say_good_bye}
 
     def _note(self, sleeper: Sleeper) -> None:
-        self._sleepers.of[sleeper.worker] = sleeper
+        self._sleepers.note(sleeper)
         self.state.effects.note(sleeper.worker, sleeper)
         self.state.wings.arrange()
 
@@ -82,9 +86,13 @@ class Power(Wing):
             return
         if event.worker in self._leaving:
             self._leaving.remove(event.worker)
-        if sleeper.waking_since is not None:
+        if sleeper.waking_since is not None and came_by_alarm(sleeper, self.state.now):
+            sleeper.failed_wakes += 1
+        elif sleeper.waking_since is not None:
             sleeper.woken_from = tuple(sorted({*sleeper.woken_from, sleeper.kind}))
-            sleeper.failed_wakes, sleeper.woken_at = 0, self.state.now
+            sleeper.failed_wakes = 0
+            sleeper.woken_at = None if sleeper.by is SleepCause.TEST else self.state.now
+            sleeper.took_s = self.state.now - sleeper.waking_since
         sleeper.asleep_since = sleeper.waking_since = None
         self.state.put(sleeper)
 
@@ -95,17 +103,12 @@ class Power(Wing):
             sleeper.woken_at = None
             self.state.put(sleeper)
 
-    def assign(self, worker: Worker, assign: Assign) -> None:
-        """Have a computer that the grid woke suspended after its work."""
-        sleeper = self._sleepers.of.get(worker.name)
-        if sleeper and sleeper.woken_at is not None:
-            assign.power = PowerOrders(sleep_after_s=self.state.settings.sleep_after_s)
-
     def due_at(self) -> float | None:
-        return self.state.now if self._leaving else None
+        return self.state.now if self._leaving else self._wakes.due_at()
 
     def expire(self) -> None:
-        """End the sessions of the workers that said good-bye in this step."""
+        """End the sessions of the workers that said good-bye in this step, and note wakes that have failed."""
+        self._wakes.expire()
         leaving, self._leaving = self._leaving, []
         for name in leaving:
             self._end_session(self.state.workers[name])
@@ -141,11 +144,33 @@ class Power(Wing):
         return any(one.arrival > job.arrival and one.is_no_smaller(job) and one.is_ordered_after(job) for one in held)
 
     def finish_step(self) -> None:
-        """Forget sleepers that are gone; their rows are deleted with those of their workers."""
+        """Forget sleepers that are gone; their rows are deleted with those of their workers. Wake others."""
         for name in self.state.effects.gone:
-            if self._sleepers.of.pop(name, None) is not None:
+            if self._sleepers.forget(name):
                 self.state.effects.rows(Sleeper).pop(name, None)
                 self.state.wings.arrange()
+        self._wakes.plan()
+
+    def _request_wake(self, event: WakeRequested, tell: Tell) -> Reply:
+        reply = self._wakes.request(event, tell)
+        self.state.wings.arrange()
+        return reply
+
+    def addressees(self) -> Iterable[str]:
+        return self._wakes.senders()
+
+    def assign(self, worker: Worker, assign: Assign) -> None:
+        """Have it wake others, be suspended, or set the alarm of its clock."""
+        targets, alarm_s = self._wakes.targets(worker)[:MAX_TARGETS], self._wakes.test_alarm_s(worker)
+        sleeper, after_s, expects_work = self._sleepers.of.get(worker.name), None, None
+        if sleeper and sleeper.woken_at is not None:
+            after_s = self.state.settings.sleep_after_s
+        if sleeper and sleeper.wake and sleeper.wake.hours:
+            expects_work = bool(self.state.index.live)
+        if targets or (alarm_s, after_s, expects_work) != (None, None, None):
+            assign.power = PowerOrders(targets, alarm_s, after_s, expects_work)
+        if alarm_s is not None:
+            self.state.wings.arrange()  # the test may have been the only reason to be awake
 
     def check(self, of: Job | Worker | None) -> None:
         """Raise AssertionError if a computer is asleep and its worker has a session."""

@@ -20,7 +20,9 @@ class Sleeper:
     wake: WakeFacts | None  # as of its last good-bye; None: it has no network card that could wake it
     woken_from: tuple[SleepKind, ...] = ()  # states that it has been woken from
     failed_wakes: int = 0  # in a row
-    waking_since: float | None = None  # the last magic packets were sent then, and it has not come yet
+    waking_since: float | None = None  # it is being woken since then, and has not come yet
+    last_wake_at: float | None = None  # when the last wake began
+    took_s: float = 0.0  # seconds that it took to come after its last wake that succeeded; 0: there was none
     woken_at: float | None = None  # it came after such a wake, and its owner has not been there since
 
     @property
@@ -33,19 +35,28 @@ class Sleeper:
         return self.kind in self.woken_from
 
     @property
-    def obstacle(self) -> str:
-        """The reason why it cannot be woken, or why that is not known; empty if it can be woken."""
+    def wake_blocker(self) -> str:
+        """The reason why it cannot or must not be woken; empty if it may be tried."""
         if self.wake is None:
             return "it has no network card that could wake it"
         if not self.wake.is_allowed:
             return "its owner does not allow the grid to wake it"
         if self.wake.obstacle:
             return f"it cannot be woken: {self.wake.obstacle}"
+        return ""
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why it cannot be woken, or why that is not known; empty if it can be woken."""
+        if self.wake_blocker:
+            return self.wake_blocker
+        if self.wake is None or not self.wake.can_suspend:
+            return "its worker is not permitted to suspend it after the work"
+        if self.is_proven:
+            return ""
         if self.wake.armed(self.kind) is Armed.NO:
             return "its network card is not armed for Wake-on-LAN"
-        if not self.wake.can_suspend:
-            return "its worker is not permitted to suspend it after the work"
-        return "" if self.is_proven else f"it has not been woken from {_STATES[self.kind]} yet, so this may not work"
+        return f"it has not been woken from {_STATES[self.kind]} yet, so this may not work"
 
 
 class Sleepers:
@@ -53,8 +64,44 @@ class Sleepers:
 
     def __init__(self) -> None:
         self.of: dict[str, Sleeper] = {}
+        self._asleep: dict[str, Sleeper] = {}
+        self._waking: dict[str, Sleeper] = {}
+
+    def note(self, sleeper: Sleeper) -> None:
+        """Enter a new or changed sleeper."""
+        self.forget(sleeper.worker)
+        self.of[sleeper.worker] = sleeper
+        if sleeper.is_asleep:
+            self._asleep[sleeper.worker] = sleeper
+            if sleeper.waking_since is not None:
+                self._waking[sleeper.worker] = sleeper
+
+    def forget(self, worker: str) -> bool:
+        """Forget a worker; False if it is no sleeper."""
+        self._asleep.pop(worker, None)
+        self._waking.pop(worker, None)
+        return self.of.pop(worker, None) is not None
+
+    @property
+    def are_all_awake(self) -> bool:
+        return not self._asleep
+
+    @property
+    def waking(self) -> list[Sleeper]:
+        """The sleepers that are being woken, in alphabetical order."""
+        return [self._waking[name] for name in sorted(self._waking)]
+
+    @property
+    def tested(self) -> list[Sleeper]:
+        """The sleepers that were suspended for a test, and are not being woken yet."""
+        asleep = self._asleep.values()
+        return [one for one in asleep if one.by is SleepCause.TEST and one.waking_since is None]
+
+    @property
+    def all_asleep(self) -> list[Sleeper]:
+        """The sleepers whose computers sleep now, in alphabetical order."""
+        return [self._asleep[name] for name in sorted(self._asleep)]
 
     def asleep(self, worker: str) -> Sleeper | None:
         """Return the sleeper of a worker whose computer sleeps now; None if it is awake, away or unknown."""
-        sleeper = self.of.get(worker)
-        return sleeper if sleeper and sleeper.is_asleep else None
+        return self._asleep.get(worker)

@@ -21,19 +21,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
-from loopline_master.core.estimates import measure
+from loopline_master.core.estimates.holder_estimate import left_s, limits_suffice_later
 from loopline_master.core.events import JobLimited, LimitChanged
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
-from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Worker
+from loopline_master.core.kernel.entities import UNSEATED, Attempt, Job, Worker
 from loopline_master.core.kernel.index.requirement_class import limits_of, owner_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import time_until
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
-from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import COMPUTER
 
 _MOST_CANDIDATES = 32
@@ -140,7 +140,7 @@ class Reservations(Wing):
         self._offers[worker.name] = offers
         if not has_changed:
             return False
-        return self._free_in_s(job, worker) == inf or not self._limits_suffice_later(self._kept[worker.name])
+        return self._free_in_s(job, worker) == inf or not limits_suffice_later(self.state, self._kept[worker.name])
 
     def in_turn(self, ask: Ask) -> Ask:
         """Propose the tasks whose workers have been reserved long enough, then what the policy proposes."""
@@ -164,20 +164,32 @@ class Reservations(Wing):
             self._keys.setdefault(owner_of(key), set()).add(key)
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        waiting = dict[str, list[tuple[int, int, RequirementClass]]]()
+        waiting = dict[str, list[tuple[Job, RequirementClass]]]()
         for owner in [*self._keys.keys() - owners]:
             self._keys[owner] &= requirements.jobs.keys()
-            if theirs := [(job.turn, job.id, key) for key in self._keys[owner] if (job := self._first_of(key))]:
-                waiting[owner] = sorted(theirs)
+            if theirs := self._first_ones(self._keys[owner]):
+                waiting[owner] = theirs
             elif not self._keys[owner]:
                 del self._keys[owner]
-        for owner in sorted(waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0])):
-            theirs = waiting[owner]
-            others = theirs[_MOST_TRIED:]
-            some = [others[int(self.state.now) % len(others)]] if others else []
-            any(self._reserve(self.state.jobs[job], key) for _, job, key in theirs[:_MOST_TRIED] + some)
+        for owner in sorted(
+            waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0][0].turn, owner)
+        ):
+            any(self._reserve(job, key) for job, key in waiting[owner])
         if not self.is_awake:
             self.state.wings.arrange()
+
+    def _first_ones(self, keys: Iterable[RequirementClass]) -> list[tuple[Job, RequirementClass]]:
+        """Return the first jobs that could start a task if there were room, of different classes, and one more."""
+        ready = self.state.index.ready
+        waiting = sorted((key for key in keys if key in ready), key=lambda key: ready[key].starts[0])
+        found = list[tuple[Job, RequirementClass]]()
+        while waiting and len(found) < _MOST_TRIED:
+            key = waiting.pop(0)
+            found += [(job, key)] if (job := self._first_of(key)) else []
+        if waiting:
+            key = waiting[int(self.state.now) % len(waiting)]
+            found += [(job, key)] if (job := self._first_of(key)) else []
+        return found
 
     def _first_of(self, key: RequirementClass) -> Job | None:
         """Return the first job of a class that could start a task if there were room; None if there is room."""
@@ -205,7 +217,7 @@ class Reservations(Wing):
     def _reserve(self, job: Job, key: RequirementClass) -> bool:
         """Reserve the worker that is expected to have room first. False if there is none."""
         requirements = self.state.index.requirements
-        if requirements.units.are_set_aside(key) or not self._limits_suffice_later(key):
+        if requirements.units.are_set_aside(key) or not limits_suffice_later(self.state, key):
             return False
         if any(self._latest_was_reserved(holders) for _, holders in requirements.units.shortages(key)):
             return False
@@ -264,54 +276,19 @@ class Reservations(Wing):
         """Return the expected time until a job with a reservation can start its next task, in seconds."""
         longest_s = self._free_in_s(job, self.state.workers[job.reserved])
         for missing, holders in self.state.index.requirements.units.shortages(self._kept[job.reserved]):
-            ends = ((self._attempt_left_s(number), units) for number, units in holders)
+            ends = ((left_s(self.state, self.state.attempts[number]), units) for number, units in holders)
             longest_s = max(longest_s, time_until(missing, ends))
         return longest_s
-
-    def _limits_suffice_later(self, key: RequirementClass) -> bool:
-        """True if the limits of a class will allow an attempt once the holders with an expected end have ended."""
-        for missing, holders in self.state.index.requirements.units.shortages(key):
-            left = missing
-            for number, units in holders:
-                left -= units if self._attempt_left_s(number) < inf else 0
-                if left <= 0:
-                    break
-            else:
-                return False
-        return True
-
-    def _attempt_left_s(self, number: AttemptId) -> float:
-        attempt = self.state.attempts[number]
-        return self._left_s(self.state.workers[attempt.worker], attempt)
 
     def _free_in_s(self, job: Job, worker: Worker) -> float:
         """Return the expected time until enough of the worker is free, in seconds; infinity if none is expected."""
         attempts, requirements = self.state.index.attempts, self.state.index.requirements
         here = attempts.of_worker.get(worker.name, {})
-        left_s = {number: self._left_s(worker, attempt) for number, attempt in here.items()}
+        left = {number: left_s(self.state, attempt) for number, attempt in here.items()}
         missing = job.slots_on(worker) - (worker.offered - attempts.in_hand(worker.name))
-        ends = ((left_s[one.id], one.slots) for one in here.values() if one.is_seated or one.state in UNSEATED)
-        resources_s = requirements.units.free_after(worker.name, requirements.key_of(job), left_s)
+        ends = ((left[one.id], one.slots) for one in here.values() if one.is_seated or one.state in UNSEATED)
+        resources_s = requirements.units.free_after(worker.name, requirements.key_of(job), left)
         return max(time_until(missing, ends), resources_s)
-
-    def _left_s(self, worker: Worker, attempt: Attempt) -> float:
-        """Return the time until an attempt is expected to end, in seconds: at its limit if nothing else is known.
-
-        Infinity if it has no limit either, is frozen, or was lost on a worker that does not end it; 0 if it is being
-        cancelled, can be retracted, or has ended.
-        """
-        if attempt.state is AttemptState.LOST and attempt.term_s is None:
-            return inf
-        job = self.state.jobs[attempt.job]
-        if attempt.is_queued or attempt.state not in LIVE or attempt.state is AttemptState.DELIVERING:
-            return 0.0
-        if attempt.stands_still:
-            return inf
-        if measure.is_known(job, attempt.task):
-            return measure.left_of(self.state.grid, job, worker, attempt)
-        if job.spec.timeout_s is None:
-            return inf
-        return max(0.0, job.spec.timeout_s - (self.state.now - attempt.dispatched_at))
 
     def _is_short(self, job: Job, worker: Worker) -> bool:
         """True if too few units are left of its limits, or of a resource that the job needs several units of."""
@@ -332,7 +309,7 @@ class Reservations(Wing):
         self._limits_change(key)
         if names := _shared_names(job):
             requirements.units.keep(worker.name, key, names)
-            requirements.resources_change(worker.name, names, one_by_one=True)
+            requirements.lacking.change(worker.name, names, one_by_one=True)
 
     def _limits_change(self, key: RequirementClass) -> None:
         """Take in that units of the limits of a class are set aside for it, or no longer are."""
@@ -355,7 +332,7 @@ class Reservations(Wing):
         self._limits_change(key)
         if job is not None:
             job.reserved = ""
-            self.state.index.requirements.resources_change(name, _shared_names(job), one_by_one=True)
+            self.state.index.requirements.lacking.change(name, _shared_names(job), one_by_one=True)
             self.state.put(job)
         self.state.put(self.state.workers[name])
 

@@ -21,6 +21,7 @@ from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import Holders, ResourceNeeds, Units, time_until
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 from loopline_shared.model import AttemptId
+from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
@@ -32,7 +33,8 @@ class CountedUnits(Units):
     def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job], attempts: Attempts) -> None:
         self.allowed: dict[str, dict[str, int]] = {}  # by the name and user of a limit
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
-        self.running = Counter[int]()  # attempts that may be running, by job with a limit of them
+        self.running = Counter[int]()  # tasks that may be running, by job with a limit of them
+        self._members = Counter[AttemptId]()  # attempts that may be running, by launch of such a job
         self.on_worker: dict[str, Counter[str]] = {}  # units in use of its resources
         self.starts = 0  # attempts that took units as they started ...
         self.starts_beyond = 0  # ... and exceeded a limit in force or the units of their workers; must be 0
@@ -59,20 +61,40 @@ class CountedUnits(Units):
     # --- asked by the kernel ----------------------------------------------------------------------------------
 
     def most(self, name: str, user: str) -> int | None:
-        limits = (self.allowed.get(name, {}).get(WHOLE_GRID), self.allowed_to(name, user))
-        return min((limit for limit in limits if limit is not None), default=None)
+        limits = [allowed for _, allowed in self.limits_on(name, user)]
+        return min(limits, default=None)
 
     def are_out(self, key: RequirementClass) -> bool:
         if self.are_withheld:
             return True
+        user = owner_of(key)
         for name, units in limits_of(key):
-            if self._left_to(key, name) < units:
+            if self.spare(name, user) < (0 if self._aside and self._aside.get(name) == key else units):
                 return True
-        return alone_in(key) > 0 and self._is_job_limited(key)
+        return alone_in(key) > 0 and self.spare(alone_in(key), user) < 1
 
-    def _is_job_limited(self, key: RequirementClass) -> bool:
-        job = self._jobs.get(alone_in(key))
-        return job is not None and job.max_running is not None and self.running[job.id] >= job.max_running
+    def spare(self, of: str | int, user: str) -> float:
+        if isinstance(of, int):
+            job = self._jobs.get(of)
+            return inf if job is None or job.max_running is None else job.max_running - self.running[of]
+        left, theirs = inf, self._aside.get(of)
+        kept = dict(limits_of(theirs))[of] if theirs else 0
+        for whom, allowed in self.limits_on(of, user):
+            is_kept = theirs is not None and whom in (WHOLE_GRID, owner_of(theirs))
+            left = min(left, allowed - self.used[of, whom] - (kept if is_kept else 0))
+        return left
+
+    def starts_left(self, key: RequirementClass) -> float:
+        if self.are_withheld:
+            return 0
+        user, aside = owner_of(key), self._aside
+        left = [
+            max(0, self.spare(name, user) + (units if aside and aside.get(name) == key else 0)) // units
+            for name, units in limits_of(key)
+        ]
+        if alone_in(key):
+            left.append(max(0, self.spare(alone_in(key), user)))
+        return min(left, default=inf)
 
     def is_short(self, worker: str, key: RequirementClass) -> bool:
         kept = self._kept.get(worker)
@@ -100,6 +122,24 @@ class CountedUnits(Units):
             return self._is_empty(worker)
         used = self.on_worker.get(worker, _NOTHING)[name]
         return self._units_of(worker, name) - used if used else None
+
+    def are_too_few(self, worker: str, key: RequirementClass, other: RequirementClass) -> bool:
+        mine, theirs = resources_of(key), resources_of(other)
+        if any(name == COMPUTER for name, _, _ in (*mine, *theirs)):
+            return True
+        for name, units, _ in mine:
+            for their_name, their_units, kind in theirs:
+                if name == their_name and not self._has_left(worker, name, units + their_units, kind):
+                    return True
+        return False
+
+    def _has_left(self, worker: str, name: str, units: int, kind: GpuKind) -> bool:
+        if name == GPU:
+            return self._has_free(worker, kind, units)
+        return self._units_of(worker, name) - self.on_worker.get(worker, _NOTHING)[name] >= units
+
+    def is_first(self, worker: str) -> bool:
+        return all(min(self._offering[gpu.id]) == worker for gpu in self._gpus_of(worker))
 
     def would_suffice(self, worker: str, key: RequirementClass) -> bool:
         withheld = self.withheld_on(worker)
@@ -160,9 +200,10 @@ class CountedUnits(Units):
         return any(self._aside.get(name, key) != key for name, _ in limits_of(key))
 
     def wait_for_limits(self, key: RequirementClass) -> bool:
-        limits = ((self.most(name, owner_of(key)), units) for name, units in limits_of(key))
-        allow_all = all(most is None or most >= units for most, units in limits)
-        return allow_all and not self.are_withheld and not self._is_job_limited(key)
+        if self.are_withheld or (alone_in(key) and self.spare(alone_in(key), owner_of(key)) < 1):
+            return False
+        user = owner_of(key)
+        return not any(units > allowed for name, units in limits_of(key) for _, allowed in self.limits_on(name, user))
 
     def shortages(self, key: RequirementClass) -> Iterator[tuple[int, Holders]]:
         for name, units in limits_of(key):
@@ -283,11 +324,6 @@ class CountedUnits(Units):
 
     # --- limits -----------------------------------------------------------------------------------------------
 
-    def allowed_to(self, name: str, user: str) -> int | None:
-        """Return a user's own limit of these units; None if there is none."""
-        allowed = self.allowed.get(name, {})
-        return allowed.get(user, allowed.get(EACH_USER))
-
     def allow(self, limit: Limit) -> None:
         """Set a limit."""
         self.allowed.setdefault(limit.name, {})[limit.user] = limit.units
@@ -300,8 +336,12 @@ class CountedUnits(Units):
 
     def limits_on(self, name: str, user: str) -> list[tuple[str, int]]:
         """Return the limits of a user, each as WHOLE_GRID or the user, and the units that it allows."""
-        limits = (WHOLE_GRID, self.allowed.get(name, {}).get(WHOLE_GRID)), (user, self.allowed_to(name, user))
-        return [(whom, allowed) for whom, allowed in limits if allowed is not None]
+        found, allowed = list[tuple[str, int]](), self.allowed.get(name, {})
+        if (of_all := allowed.get(WHOLE_GRID)) is not None:
+            found.append((WHOLE_GRID, of_all))
+        if (own := allowed.get(user, allowed.get(EACH_USER))) is not None:
+            found.append((user, own))
+        return found
 
     def holders_by(self, name: str, whom: str) -> list[tuple[AttemptId, int]]:
         """Return the attempts that hold units of a limit, with these units: of one user, or of WHOLE_GRID."""
@@ -316,8 +356,8 @@ class CountedUnits(Units):
         A limit is given as its user, or WHOLE_GRID, and the units that it allows. ``key``: the class of the attempt,
         which must leave the units that are set aside for another class.
         """
-        aside, theirs = 0, self.aside_for(name, key)
-        if theirs is not None:
+        aside, theirs = 0, self._aside.get(name) if key is not None else None
+        if theirs is not None and theirs != key:
             aside = dict(limits_of(theirs))[name]
         for whom, allowed in self.limits_on(name, user):
             kept = aside if theirs and whom in (WHOLE_GRID, owner_of(theirs)) else 0
@@ -325,21 +365,8 @@ class CountedUnits(Units):
                 return whom, allowed
         return None
 
-    def _left_to(self, key: RequirementClass, name: str) -> float:
-        """Return the units of a limit that attempts of a class may still take; infinity if there is no limit."""
-        allowed, user, left = self.allowed.get(name, {}), owner_of(key), inf
-        aside = self.aside_for(name, key) if self._aside else None
-        kept = dict(limits_of(aside))[name] if aside else 0
-        if (of_all := allowed.get(WHOLE_GRID)) is not None:
-            left = of_all - self.used[name, WHOLE_GRID] - kept
-        if (own := allowed.get(user, allowed.get(EACH_USER))) is not None:
-            left = min(left, own - self.used[name, user] - (kept if aside and user == owner_of(aside) else 0))
-        return left
-
-    def aside_for(self, name: str, key: RequirementClass | None) -> RequirementClass | None:
-        """Return the other class that has units of a limit set aside; None if there is none."""
-        theirs = self._aside.get(name) if key is not None else None
-        return None if theirs == key else theirs
+    def aside_for(self, of: str | int) -> RequirementClass | None:
+        return self._aside.get(of) if isinstance(of, str) else None
 
     # --- use --------------------------------------------------------------------------------------------------
 
@@ -367,7 +394,11 @@ class CountedUnits(Units):
                 self._free.pop(worker, None)
         if job.max_running is None:
             return of_limits, resources
-        _add(self.running, job.id, change)
+        launch = launch_of(attempt.id, job.nodes)
+        before = self._members[launch]
+        _add(self._members, launch, change)
+        if not (before and self._members[launch]):  # the first member begins, or the last ends
+            _add(self.running, job.id, change)
         return [*of_limits, job.id], resources
 
     def note_start(self, job: Job, attempt: Attempt) -> None:
@@ -397,6 +428,7 @@ class CountedUnits(Units):
         self.used.clear()
         self.holders.clear()
         self.running.clear()
+        self._members.clear()
         self.on_worker.clear()
         self.gpus.clear()
         self.sharing.clear()

@@ -48,7 +48,7 @@ class Resources(Wing):
         self._frozen = FrozenHolders(state, self._counts)
         self._jobs: set[int] = set()  # jobs that hold units; some of them may have left memory
         state.keep(self._counts)
-        state.index.requirements.units = self._counts
+        state.index.requirements.count_by(self._counts)
 
     @property
     def is_awake(self) -> bool:
@@ -82,17 +82,17 @@ class Resources(Wing):
     def _learn_gpus(self, event: WorkerJoined, tell: Tell) -> None:
         if event.worker in self.state.workers:
             for other in self._counts.learn_gpus(event.worker):
-                self.state.index.requirements.resources_change(other, (GPU,))
+                self.state.index.requirements.lacking.change(other, (GPU,))
 
     def worker_left(self, name: str) -> None:
         for other in self._counts.forget_gpus(name):
-            self.state.index.requirements.resources_change(other, (GPU,))
+            self.state.index.requirements.lacking.change(other, (GPU,))
 
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Apply that a worker withholds other GPUs than before."""
         if worker.load and worker.load.withheld_gpus != (before.withheld_gpus if before else ()):
             self._counts.load_changes(worker.name)
-            self.state.index.requirements.resources_change(worker.name, (GPU,))
+            self.state.index.requirements.lacking.change(worker.name, (GPU,))
 
     def _note(self, limit: Limit) -> None:
         self._counts.allow(limit)
@@ -143,8 +143,7 @@ class Resources(Wing):
     def _renew(self, name: str) -> None:
         """Take in that a limit has changed, and that the name may have become one or ceased to be one."""
         state, requirements = self.state, self.state.index.requirements
-        keys = [*requirements.holding.get(name, ())]
-        jobs = sorted(number for key in keys for number in requirements.jobs[key])
+        jobs = sorted(number for key in requirements.holding_any(name) for number in requirements.jobs[key])
         self._recount()
         state.rekey(*map(state.jobs.__getitem__, jobs))
         requirements.units_change(name)
@@ -154,8 +153,6 @@ class Resources(Wing):
         job = self.state.jobs.get(event.job)
         if job is None or job.is_over:
             return Declined(409, "job_is_over", f"job {event.job} has already ended", "")
-        if job.nodes > 1:
-            return Declined(422, "has_nodes", f"a task of job {job.id} runs on {job.nodes} workers", "")
         if event.max_running is not None:
             lifecycle.retract_job(self.state, job, "the running attempts of its job are limited")
         job.max_running = event.max_running
@@ -174,7 +171,7 @@ class Resources(Wing):
         change = may_be_running(after) - may_be_running(before)
         job = self.state.jobs[attempt.job]
         if self._counts.counts_computers:
-            self.state.index.requirements.resources_change(attempt.worker, (COMPUTER,))
+            self.state.index.requirements.lacking.change(attempt.worker, (COMPUTER,))
         if not job.holds_units:
             return
         self._frozen.note(attempt)
@@ -189,7 +186,7 @@ class Resources(Wing):
             self.state.index.requirements.units_change(of)
         if resources:
             for worker in {attempt.worker} | self._counts.offering(attempt.gpus or ()):
-                self.state.index.requirements.resources_change(worker, resources)
+                self.state.index.requirements.lacking.change(worker, resources)
         if of_limits:
             self.state.memos.clear()
 
@@ -254,7 +251,7 @@ class Resources(Wing):
         for worker in self.state.workers.values():
             self._check_gpus(worker)
         requirements = self.state.index.requirements
-        for key in {key for keys in requirements.holding.values() for key in keys}:
+        for key in {key for of in requirements.holding for key in requirements.holding_any(of)}:
             serving = requirements.workers[key]
             assert not (serving and fresh.are_out(key)), f"{key} is served, and its units are out"
             short = [name for name in serving if fresh.is_short(name, key)]

@@ -27,7 +27,7 @@ class Accounts:
     half_life_s: float = 1.0
     gpu_cores: int = 0  # slots that a GPU counts as
     in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: expected use of their attempts under way
-    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots of their prefetched attempts
+    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots of prefetched attempts, GPUs included
 
     @property
     def are_shared(self) -> bool:
@@ -42,7 +42,7 @@ class Accounts:
             at_work[owner] += is_at_work(role) * attempt.slots
             for_gpus[owner] += is_at_work(role) * self.slots_for_gpus(job)
             self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + in_hand_ms(attempt, role)
-            self.ahead[owner] = self.ahead.get(owner, 0) + is_prefetched(role) * attempt.slots
+            self.ahead[owner] = self.ahead.get(owner, 0) + is_prefetched(role) * self._charged(job, attempt)
         charges = {name: (at_work[name], at_work[name] + for_gpus[name]) for name in self.users}
         changed = [user for name, user in self.users.items() if (user.at_work, user.charged) != charges[name]]
         for user in changed:
@@ -50,6 +50,10 @@ class Accounts:
             more = charged - user.charged - (slots - user.at_work)
             user.charge(slots - user.at_work, more, now, self.half_life_s)
         return changed
+
+    def _charged(self, job: Job, attempt: Attempt) -> int:
+        """Return the slots that an attempt counts as."""
+        return attempt.slots + (self.slots_for_gpus(job) if self.gpu_cores else 0)
 
     def slots_for_gpus(self, job: Job) -> int:
         """Return the slots that the GPUs of an attempt count as."""
@@ -61,7 +65,7 @@ class Accounts:
         more_ms = in_hand_ms(attempt, after) - in_hand_ms(attempt, before)
         self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + more_ms
         if more_ahead := is_prefetched(after) - is_prefetched(before):
-            self.ahead[owner] = self.ahead.get(owner, 0) + more_ahead * attempt.slots
+            self.ahead[owner] = self.ahead.get(owner, 0) + more_ahead * self._charged(job, attempt)
         change = is_at_work(after) - is_at_work(before)
         if not change:
             return None

@@ -15,7 +15,7 @@ def slots_taken(state: State, owner: str) -> int:
 
 def slots_of_task(state: State, job: Job, slots: int | None = None) -> int:
     """Return the slots that a task counts as, with its GPUs. ``slots``: taken on its worker; None: as requested."""
-    return (job.slots if slots is None else slots) * job.nodes + state.own(Accounts).slots_for_gpus(job)
+    return ((job.slots if slots is None else slots) + state.own(Accounts).slots_for_gpus(job)) * job.nodes
 
 
 def may_take(state: State, owner: str, slots: int) -> bool:

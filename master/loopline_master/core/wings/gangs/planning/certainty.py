@@ -8,7 +8,7 @@ that the p90 of its forecast is (backfill).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from loopline_master.core.wings.gangs.planning.horizon import Horizon
@@ -92,12 +92,18 @@ def half_way(horizon: Horizon, neighbours: Iterable[Neighbour], start: int, slot
 
 
 def may_go_first(
-    horizon: Horizon, plans: Sequence[tuple[Plan, Neighbour]], slots: int, now: int, limit: int | None, p90: int
+    horizon: Horizon,
+    plans: Sequence[tuple[Plan, Neighbour]],
+    slots: int,
+    now: int,
+    limit: int | None,
+    p90: int,
+    rivals: Collection[int] = (),
 ) -> bool:
     """True if a task that takes ``slots`` of a worker from now on delays none of the plans there.
 
     ``limit``: the latest end of the task, if it has one; ``p90``: its end by the forecast. The worker has the slots
-    free now; ``plans`` are those on it, by start.
+    free now; ``plans`` are those on it, by start. ``rivals``: jobs of plans that would lack units during the task.
     """
     for plan, mine in plans:
         over = limit if plan.is_promise or limit is not None else p90
@@ -105,6 +111,6 @@ def may_go_first(
             continue
         free = horizon.certain(mine.start) if plan.is_promise else horizon.expected(mine.start)
         free -= sum(other.slots for _, other in plans if other.is_surely_there(mine.start))
-        if free < slots:
+        if free < slots or plan.job in rivals:
             return False
     return True

@@ -46,8 +46,8 @@ class Occupation(Protocol[PieceT, CellsT_contra]):
 class Ground(Occupation[PieceT, CellsT], Protocol[JobT_contra, PlaceT, PieceT, CellsT]):
     """Ground where a job is placed for the duration of certain pieces of time."""
 
-    def place(self, pieces: Sequence[PieceT], job: JobT_contra) -> PlaceT | None:
-        """Return the place where the job fits throughout the pieces; None if there is none."""
+    def place(self, pieces: Sequence[PieceT], job: JobT_contra, start: int) -> PlaceT | None:
+        """Return the place where the job fits throughout the pieces, from ``start`` on; None if there is none."""
 
     def cells(self, job: JobT_contra, place: PlaceT) -> CellsT:
         """Return the cells that the job occupies at ``place``."""

@@ -7,16 +7,18 @@ up to date from then on: both decide the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.index.requirement_class import resources_of
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.planning import certainty
+from loopline_master.core.wings.gangs.planning.gang_units import GangUnits
 from loopline_master.core.wings.gangs.planning.grid_horizons import (
     P90,
     horizon_of,
@@ -53,6 +55,7 @@ class Planning:
         self._state, self._plans = state, state.own(GangMemory).plans
         self.book: PlanBook | None = None
         """Plans in hand, if any: the book must see every step, or be dropped."""
+        self._units = GangUnits(state)
         self._waiting: dict[int, WaitingGang] = {}
         self._backlog_s = 0.0  # slot-seconds of the waiting gangs, by their limits
         self._silent: set[str] = set()  # silent workers that keep their plans until their leases end
@@ -75,6 +78,7 @@ class Planning:
         The time of that step is used as well: a lease that ended while the master was away loses no worker.
         """
         state, grid = self._state, self._state.grid
+        self._units.restore(self._plans.values())
         if self.book is None and (state.index.parallel or self._plans):
             now, grid.now = grid.now, self._rows_of
             self.book = self._made()
@@ -85,6 +89,7 @@ class Planning:
         state = self._state
         if not state.index.parallel and not self._plans:
             self.book, self.is_left = None, False
+            self._units.release({})
             return
         self._note_ended()
         if self.book is None:
@@ -96,6 +101,7 @@ class Planning:
         self._waiting = self._gangs(book)
         self._backlog_s = math.fsum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         self.is_left = book.revise(self._waiting)
+        self._units.release(book.plans)
         self._store(book)
 
     def due(self) -> Iterator[tuple[Plan, Job, list[Worker]]]:
@@ -103,7 +109,9 @@ class Planning:
         state, book = self._state, self.book
         for plan in book.due() if book is not None else ():
             job, workers = state.jobs[plan.job], [state.workers[name] for name in plan.machines]
-            if not state.index.is_held(job) and all(self._is_free(plan, job, worker) for worker in workers):
+            if state.index.is_held(job) or not all(self._is_free(plan, job, worker) for worker in workers):
+                continue
+            if self._units.has_limits(plan, job):
                 yield plan, job, workers
 
     def note_started(self, plan: Plan) -> None:
@@ -111,6 +119,7 @@ class Planning:
         book = self.book
         assert book is not None
         book.withdraw(plan.job, has_started=True)
+        self._units.release(book.plans)
         del self._waiting[plan.job]
         self._take_in(book, plan.machines)
         self.is_left = True  # the next gang of its job may be planned now
@@ -146,7 +155,9 @@ class Planning:
         if limit_s is not None:
             limit = end_by_limit(now, limit_s) if job.nodes == 1 else now + steps_of(limit_s)
         p90 = rounded(now, P90 * expected_s)
-        return certainty.may_go_first(horizon_of(state, worker), plans, job.slots_on(worker), now, limit, p90)
+        rivals = self._units.rivals(job, worker, (plan for plan, _ in plans))
+        slots = job.slots_on(worker)
+        return certainty.may_go_first(horizon_of(state, worker), plans, slots, now, limit, p90, rivals)
 
     def is_planned_on(self, name: str) -> bool:
         """True if some gang is planned to run on the worker."""
@@ -155,8 +166,8 @@ class Planning:
     def _made(self) -> PlanBook:
         """Make a book from the rows."""
         state = self._state
-        book = PlanBook(state.now, self._eligible)
-        book.lattice_of = self._lattice
+        book = PlanBook(state.now, self._units.eligible)
+        book.lattice_of, book.eligible_later = self._lattice, self._units.eligible_later
         book.begin(state.now)
         self._silent.clear()  # some of its workers may have been forgotten since the last book
         book.enter(self._entry_of(state.workers[name]) for name in sorted(state.workers))
@@ -197,10 +208,6 @@ class Planning:
             self._silent.discard(worker.name)
         return worker.name, horizon, switch_of(worker.facts)
 
-    def _eligible(self, needs: Hashable) -> Collection[str]:
-        workers = self._state.index.requirements.workers
-        return workers.get(needs, ())  # type: ignore[call-overload,no-any-return]
-
     def _gangs(self, book: PlanBook) -> dict[int, WaitingGang]:
         """Return the waiting gangs, the next one of each job.
 
@@ -221,9 +228,10 @@ class Planning:
 
     def _gang(self, book: PlanBook, job: Job, number: int, turn: tuple[float, float, int]) -> WaitingGang:
         state, known = self._state, self._waiting.get(job.id)
-        is_held = state.index.is_held(job)
+        is_held, needs = state.index.is_held(job), state.index.requirements.key_of(job)
         if (
             known is not None
+            and known.needs is needs
             and known.task == number
             and known.behind is None
             and not is_held
@@ -251,17 +259,20 @@ class Planning:
             slots=job.slots,
             limit_s=limit_s,
             is_given=is_given,
-            needs=state.index.requirements.key_of(job),
+            needs=needs,
             turn=turn,
             earliest=earliest,
             half=half,
-            is_bounded=is_bounded,
+            is_bounded=is_bounded and not job.holds_units,
             behind=behind,
+            holds_units=job.holds_units,
+            resources=frozenset(name for name, _, _ in resources_of(needs)),
         )
 
     def _is_free(self, plan: Plan, job: Job, worker: Worker) -> bool:
         index = self._state.index
-        if not worker.is_available or not index.requirements.fits(job, worker):
+        key = index.requirements.key_of(job)
+        if not worker.is_available or worker.name not in index.requirements.with_resources(key):
             return False
         if index.on_worker(job.task_id(plan.task), worker.name):
             return False

@@ -53,6 +53,7 @@ class Plan:
     promised: float | None = None  # the first start that was a promise
     broken_reason: str = ""  # of the last broken promise
     first_p50: float | None = None  # of the first plan, if that was an estimate
+    sets_aside: bool = False  # it is due, and units of its limits are set aside for it
     delays: int = 0  # number of times that an estimate was late: work ahead of it took longer than its p90
     started_at: float | None = None
     withdrawn_at: float | None = None  # its job was cancelled or paused before its start
@@ -106,6 +107,8 @@ class WaitingGang:
     half: float = 0.0  # ... this is the median
     is_bounded: bool = True  # ... because they have limits
     behind: int | None = None  # arrival of the first of them
+    holds_units: bool = False  # of limits, or of ``resources``: their ends by limits are not planned
+    resources: frozenset[str] = frozenset()  # of its workers
 
 
 def steps_of(limit_s: float) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from loopline_master.core.wings.gangs.planning.certainty import Around, Neighbour, delays_a_promise, is_certain, judge
 from loopline_master.core.wings.gangs.planning.horizon import AWAY, Horizon
@@ -26,9 +27,12 @@ from loopline_master.core.wings.gangs.planning.planner import Planner, Slot
 from loopline_master.core.wings.gangs.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
 from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from loopline_shared.model import TaskId
+from loopline_shared.protocol.gpus import COMPUTER
 
 NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
 """Limits for one revision: gangs planned, and gangs checked for an earlier start."""
+Later = tuple[tuple[int, Workers], ...]
+"""Workers that may run a gang from a time on."""
 _NEVER = (-1, 0)
 """Before the first plan, in the order of (start, job)."""
 
@@ -36,7 +40,7 @@ _NEVER = (-1, 0)
 class PlanBook:
     """Plans by job. ``eligible`` returns the workers that serve a requirement class."""
 
-    def __init__(self, now: float, eligible: Callable[[Hashable], Collection[str]]) -> None:
+    def __init__(self, now: float, eligible: Callable[[Any], Collection[str]]) -> None:
         self.plans: dict[int, Plan] = {}
         self.changed: dict[TaskId, Plan] = {}  # to be stored
         self.broken: list[BrokenPromise] = []  # to be reported
@@ -44,14 +48,17 @@ class PlanBook:
         self.cursor: tuple[int, int] | None = None  # (start, job) that a pass has reached; None: no pass is running
         self.is_due_again = False  # a slot was freed since the pass began
         self.lattice_of: Callable[[WaitingGang], Lattice] = lambda waiting: Lattice(1)
+        self.eligible_later: Callable[[Any], Mapping[int, Collection[str]]] = lambda needs: {}
+        """Returns workers that have too few units of a class left now, by the time when they have enough."""
         self._now, self._tick = now, int(now)
-        self._eligible, self._classes = eligible, dict[Hashable, Workers]()
+        self._eligible, self._classes = eligible, dict[Hashable, tuple[Workers, Later]]()
         self._pool = Pool()
         self._planner = Planner[PlannedGang, Machines, Piece, Share](self._pool, self._tick)
         self._horizons = Horizons(self._pool, self._planner.profile)
         self._slots: dict[int, Slot[Machines]] = {}  # by job: its plan's place in the profile
         self._gangs: dict[int, PlannedGang] = {}
         self._on: dict[str, set[int]] = {}  # jobs planned on a worker
+        self._needing: dict[int, frozenset[str]] = {}  # resources that planned gangs need, by job
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and the reason
         self._judged: set[int] = set()  # jobs whose plan may have changed its kind
         self._reach = 0  # the farthest time of the profile until now
@@ -107,6 +114,7 @@ class PlanBook:
             self._tell(note_start(plan, self._now))
         else:
             plan.withdrawn_at = self._now
+        plan.sets_aside = False
         self.changed[plan.id] = plan
         if job in self._slots:
             self._lift(job)
@@ -181,7 +189,8 @@ class PlanBook:
             if refusing:
                 name = next(name for name in plan.machines if self._pool.of([name]) & refusing)
                 self._lift(plan.job)
-                self._displace(plan.job, self._horizons.of[name].why or f"{name} takes no gang now")
+                lacks = "units that it needs are" if waiting[plan.job].holds_units else f"{name} is"
+                self._displace(plan.job, self._horizons.of[name].why or f"{lacks} not free now")
 
     def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
         """Reserve a lifted slot again, if it is still free; otherwise the plan is displaced."""
@@ -235,7 +244,8 @@ class PlanBook:
     def _note_hopeless(self, one: WaitingGang) -> None:
         if one.job not in self.plans:
             plan = self._new_plan(one)
-            plan.reason = "too few workers that could run it are there"
+            able = "are expected to have what it needs" if one.holds_units else "that could run it are there"
+            plan.reason = f"too few workers {able}"
             self._change(plan)
 
     def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
@@ -266,9 +276,7 @@ class PlanBook:
         if slot is None:
             self._planner.memory.drop(one.job)
         else:
-            self._slots[one.job], self._gangs[one.job] = slot, gang
-            for name in slot.place:
-                self._on.setdefault(name, set()).add(one.job)
+            self._note(gang, slot)
         self._judge(one)
         if plan.first_start is None:
             plan.first_start, plan.first_p50 = plan.start, plan.p50
@@ -340,20 +348,47 @@ class PlanBook:
 
     def _gang(self, one: WaitingGang) -> PlannedGang:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""
-        workers = self._classes.get(one.needs)
-        if workers is None:
-            workers = self._classes[one.needs] = (
-                self._pool.kept(one.needs, self._eligible(one.needs)) & self._horizons.open
-            )
+        workers, later = self._classes.get(one.needs) or self._workers_of(one)
+        if one.resources and one.behind is not None:
+            workers, later = 0, ()  # the jobs that it waits for could need these units
+        if self._needing or one.resources:
+            free = ~self._rivals_of(one)
+            workers, later = workers & free, tuple((at, more & free) for at, more in later)
         plan = self.plans.get(one.job)
         limit = steps_of(plan.limit_s if plan else one.limit_s)
-        return PlannedGang(one.job, limit, one.nodes, one.slots, workers)
+        return PlannedGang(one.job, limit, one.nodes, one.slots, workers, later=later, resources=one.resources)
+
+    def _workers_of(self, one: WaitingGang) -> tuple[Workers, Later]:
+        """Return the workers of a gang's class that may run it now, and the workers that may run it later."""
+        pool, is_open = self._pool, self._horizons.open
+        workers = pool.kept(one.needs, self._eligible(one.needs)) & is_open
+        more = self.eligible_later(one.needs) if one.resources else {}
+        later = tuple((at, pool.of(names) & is_open) for at, names in more.items())
+        found = self._classes[one.needs] = workers, later
+        return found
+
+    def _rivals_of(self, one: WaitingGang) -> Workers:
+        """Return the workers that have a plan for a resource that a gang needs: each has one plan at most for it."""
+        own, is_exclusive = one.resources, COMPUTER in one.resources
+        rivals = [
+            name
+            for job in (self._slots if is_exclusive else self._needing)
+            if job != one.job and (is_exclusive or COMPUTER in self._needing[job] or own & self._needing[job])
+            for name in self._slots[job].place
+        ]
+        return self._pool.of(rivals)
 
     def _enter(self, gang: PlannedGang, slot: Slot[Machines]) -> None:
+        self._note(gang, slot)
+        self._take_again(gang.number, slot, self._obstacle(gang, slot))
+
+    def _note(self, gang: PlannedGang, slot: Slot[Machines]) -> None:
+        """Note a gang's place in the profile."""
         self._slots[gang.number], self._gangs[gang.number] = slot, gang
         for name in slot.place:
             self._on.setdefault(name, set()).add(gang.number)
-        self._take_again(gang.number, slot, self._obstacle(gang, slot))
+        if gang.resources:
+            self._needing[gang.number] = gang.resources
 
     def _obstacle(self, gang: PlannedGang, slot: Slot[Machines]) -> str:
         """Return the obstacle to a stored plan: a worker without room for it, and why; empty if all have room."""
@@ -370,6 +405,7 @@ class PlanBook:
         for name in self._slots.pop(job).place:
             self._on[name].discard(job)
             self._judged |= self._on[name]
+        self._needing.pop(job, None)
         del self._gangs[job]
 
     def _note_freed(self, start: int, end: int | None) -> None:

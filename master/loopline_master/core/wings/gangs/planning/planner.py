@@ -137,7 +137,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
 
     def fits(self, job: JobT, start: int) -> PlaceT | None:
         """Return the place where the job would fit from ``start`` on; None if there is none."""
-        return self._ground.place(self.profile.over(start, start + job.limit), job)
+        return self._ground.place(self.profile.over(start, start + job.limit), job, start)
 
     def reserve(self, job: JobT, slot: Slot[PlaceT]) -> None:
         """Enter a planned slot into the profile."""

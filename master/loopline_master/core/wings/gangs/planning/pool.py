@@ -40,7 +40,9 @@ class PlannedGang:
     limit: int
     nodes: int  # workers ...
     slots: int  # ... and slots on each
-    eligible: Workers  # the workers that may run it
+    eligible: Workers  # the workers that may run it ...
+    later: tuple[tuple[int, Workers], ...] = ()  # ... and more from a time on, when they have its units left
+    resources: frozenset[str] = frozenset()  # that it needs units of
 
 
 class Pool:
@@ -95,9 +97,13 @@ class Pool:
     def cells(self, job: PlannedGang, place: Machines) -> Share:
         return self.of(place), job.slots
 
-    def place(self, pieces: Sequence[Piece], job: PlannedGang) -> Machines | None:
+    def place(self, pieces: Sequence[Piece], job: PlannedGang, start: int) -> Machines | None:
         """Return the workers of a gang, on the fewest switches, that have its slots free throughout the pieces."""
-        free, nodes, missing = job.eligible << _GUARD, job.nodes, _missing(self._all, job.slots)
+        eligible = job.eligible
+        for at, workers in job.later:
+            if at <= start:
+                eligible |= workers
+        free, nodes, missing = eligible << _GUARD, job.nodes, _missing(self._all, job.slots)
         for piece in pieces:
             free &= piece + missing
             if free.bit_count() < nodes:

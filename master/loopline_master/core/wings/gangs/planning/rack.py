@@ -55,7 +55,7 @@ class Rack:
     def releases(self, before: Cells, after: Cells) -> bool:
         return before & ~after != 0
 
-    def place(self, pieces: Sequence[Cells], job: Rectangle) -> Place | None:
+    def place(self, pieces: Sequence[Cells], job: Rectangle, start: int) -> Place | None:
         """Return the Bottom-Left place where the job fits throughout the pieces; None if there is none."""
         return self.bottom_left(reduce(or_, pieces), job.width, job.height)
 

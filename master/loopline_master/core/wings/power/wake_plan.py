@@ -1,0 +1,135 @@
+"""Which sleeping computers are woken: a function of the waiting work and of the time when each computer can begin it.
+
+1. A task that an awake computer would begin no later than a sleeping one could is left to the awake one.
+2. A computer that is being woken is given the tasks that it begins within its wake time, counted from its start. So
+   a computer is started for a long task, or for many short ones, but not for a few that end sooner than it starts.
+3. Otherwise the sleeping computer is woken that would finish one task soonest, unless as many of its subnet have been
+   woken within the last minute as the operator allows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_LEAST_S = 1e-3
+"""Shortest run time that is assumed for a task."""
+
+
+@dataclass(slots=True)
+class ComputerSlots:
+    """A computer and the seconds from now until each of its slots is free."""
+
+    name: str
+    speed: float  # reference CPU-seconds that a slot delivers in a second
+    free_in_s: list[float]
+    wake_s: float = 0.0  # seconds that it takes to wake, if it sleeps or is being woken
+    subnet: str = ""
+    takes_within_s: float = field(init=False)
+    """If it is woken, it is given the tasks that it begins within this many seconds from now."""
+
+    def __post_init__(self) -> None:
+        self.takes_within_s = min(self.free_in_s, default=0.0) + self.wake_s
+
+    def reserve(self, tasks: int, slots: int, task_s: float, within_s: float) -> int:
+        """Reserve slots for up to ``tasks`` tasks that begin within ``within_s`` from now; return their number."""
+        self.free_in_s.sort()
+        taken = 0
+        for first in range(0, len(self.free_in_s) - slots + 1, slots):
+            begin_s = self.free_in_s[first + slots - 1]
+            if taken == tasks or begin_s > within_s:
+                break
+            count = min(tasks - taken, int((within_s - begin_s) / task_s) + 1)
+            self.free_in_s[first : first + slots] = [begin_s + count * task_s] * slots
+            taken += count
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingWork:
+    """Tasks of one job that could start now if a suitable computer had free slots for them."""
+
+    tasks: int
+    slots: int  # of each task
+    work: float  # of one task, in reference CPU-seconds
+    suits: Callable[[str], bool]  # true if the computer of this name may run them
+    nodes: int = 1  # computers that each task needs at once
+
+    def seconds_on(self, computer: ComputerSlots) -> float:
+        """Return the expected run time of one task there."""
+        return max(_LEAST_S, self.work / computer.speed)
+
+
+def computers_to_wake(
+    waiting: Iterable[WaitingWork],
+    awake: Sequence[ComputerSlots],
+    waking: Sequence[ComputerSlots],
+    asleep: Sequence[ComputerSlots],
+    allowed: Mapping[str, int],
+) -> list[str]:
+    """Return the names of the computers to wake now, the most useful first.
+
+    ``waking``: computers that are being woken, with the seconds that each still needs. ``allowed``: the number of
+    computers that may be woken now, by subnet. Slots of the computers are reserved by the call.
+    """
+    chosen: list[str] = []
+    left_in = Counter(allowed)
+    sleeping, coming = {computer.name: computer for computer in asleep}, [*waking]
+    for work in waiting:
+        if not any(left_in[computer.subnet] > 0 for computer in sleeping.values()):
+            break
+        for computer in _wake_for(work, awake, coming, sleeping.values(), left_in):
+            left_in[computer.subnet] -= 1
+            chosen.append(computer.name)
+            coming.append(sleeping.pop(computer.name))
+    return chosen
+
+
+def _wake_for(
+    work: WaitingWork,
+    awake: Iterable[ComputerSlots],
+    coming: Iterable[ComputerSlots],
+    sleeping: Iterable[ComputerSlots],
+    allowed: Mapping[str, int],
+) -> list[ComputerSlots]:
+    """Return the sleeping computers that one job needs, in the order of the times when they would finish a task."""
+    able = [one for one in sleeping if len(one.free_in_s) >= work.slots and work.suits(one.name)]
+    if not able:
+        return []
+    able.sort(key=lambda one: (one.wake_s + work.seconds_on(one), one.name))
+    running = [one for one in awake if work.suits(one.name)]
+    if work.nodes > 1:
+        return _wake_for_gang(work, [*running, *coming], able, allowed)
+    left, left_in, reserved_s = work.tasks, Counter(allowed), -1.0
+    for one in coming:
+        if work.suits(one.name):
+            left -= one.reserve(left, work.slots, work.seconds_on(one), one.takes_within_s)
+    woken: list[ComputerSlots] = []
+    for computer in able:
+        if computer.wake_s > reserved_s:
+            reserved_s = computer.wake_s
+            for one in running:
+                left -= one.reserve(left, work.slots, work.seconds_on(one), reserved_s)
+        if left <= 0:
+            break
+        if left_in[computer.subnet] > 0:
+            left_in[computer.subnet] -= 1
+            left -= computer.reserve(left, work.slots, work.seconds_on(computer), computer.takes_within_s)
+            woken.append(computer)
+    return woken
+
+
+def _wake_for_gang(
+    work: WaitingWork, others: Iterable[ComputerSlots], able: Sequence[ComputerSlots], allowed: Mapping[str, int]
+) -> list[ComputerSlots]:
+    """Return the sleeping computers that a task on several computers lacks; none if they would be too few."""
+    missing = work.nodes - sum(len(one.free_in_s) >= work.slots and work.suits(one.name) for one in others)
+    if missing > len(able):
+        return []
+    left_in, woken = Counter(allowed), list[ComputerSlots]()
+    for computer in able[: max(0, missing)]:
+        if left_in[computer.subnet] > 0:
+            left_in[computer.subnet] -= 1
+            woken.append(computer)
+    return woken

@@ -1,0 +1,1 @@
+"""Waking computers that sleep."""
