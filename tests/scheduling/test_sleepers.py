@@ -313,6 +313,20 @@ def test_explanations_tell_sleep_from_absence() -> None:
     assert task.sentence == "running on ant (frozen: its computer is asleep)"
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "the last wake failed"), (2, "the last 2 wakes failed")])
+def test_explanation_counts_the_failed_wakes(count: int, words: str) -> None:
+    grid, _ = busy_grid()
+    grid.report("ant", good_bye=SUSPENDED)
+    asleep = sleepers(grid).of["ant"]
+    asleep.waking_since, asleep.failed_wakes = grid.now, count
+    grid.now += 45.0
+    grid.step()
+    found = explain_worker(grid.scheduler, "ant")
+    assert found
+    assert "the grid has been trying to wake it for 45 s" in found.sentence
+    assert words in found.sentence
+
+
 def test_job_that_only_a_sleeper_could_run_names_it() -> None:
     grid = Grid()
     grid.join("ant", facts(1))
