@@ -102,7 +102,8 @@ class Grid:
     plan_again: bool = False  # a slot was freed since the pass began
     looked_at: float = 0.0  # when the jobs that hold others were last checked: are they overdrawn?
     idle_looked_at: float = 0.0  # ... do they make progress (wings/exemptions/idle_budget.py)?
-    wakes_planned_at: float = 0.0  # when it was last decided which computers to wake (wings/power)
+    wakes_planned_at: float = 0.0  # when it was last decided which computers to wake (wings/power) ...
+    wakes_due_at: float | None = None  # ... and when it is decided next, without an event; None: not before one
     units_withheld_until: float | None = 0.0
     """No attempt that holds units starts before: attempts of an earlier life may hold them. None: not known before
     the master starts."""
