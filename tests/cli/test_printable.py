@@ -43,3 +43,13 @@ def test_name_cannot_change_the_direction_of_a_table(capsys: pytest.CaptureFixtu
     for text in (printed.out, printed.err):
         assert not set(text) & set("\u202e\u2067")
     assert "holiday\\u202e" in printed.out
+
+
+def test_text_of_a_worker_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = tables.jobs([views.job(name="\x1b[2J\x1b[31mred\x9b")])
+    PLAIN.show([], lambda: shown)
+    stderr().print("its lid is \x1b]0;title\x07closed")
+    report(LooplineError("x", "no job named \x1b[8mexe", "see \x9b2J"), as_json=False)
+    printed = capsys.readouterr()
+    assert not set(printed.out + printed.err) & set("\x1b\x07\x9b")
+    assert "^[[2J" in printed.out

@@ -33,6 +33,7 @@ def _settings(order: Order = Order.HOLD, **more: Any) -> SchedulerSettings:
 
 TWO = {"ant": _facts(), "bee": _facts()}
 GANGS = {name: _facts(gangs=True) for name in TWO}
+FENCED = {"ant": _facts(fences=True)}
 LICENCE = (Limit("licence", WHOLE_GRID, 1),)
 _NEEDS = {"requires": Requirements(needs={"licence": 1}), "size": 1.0}
 
@@ -66,6 +67,13 @@ QUICK = (
         TWO,
         Left(sleeps=1, deadlines=1),
         _settings(),
+    ),
+    Configuration(
+        "two tasks that must not run twice, one of them waiting, while the computer sleeps and is given up",
+        _jobs(A=(2, {"size": 2.0, "max_replicas": 1})),
+        FENCED,
+        Left(sleeps=1, deadlines=2),
+        _settings(prefetch_s=10.0),
     ),
 )
 """Explored by ``make test``."""

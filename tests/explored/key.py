@@ -29,10 +29,10 @@ from tests.explored.grid import GridState
 TIMES = {
     *("last_start", "looked_at", "idle_looked_at"),
     *("starved_since", "exempt_since", "retry_at"),
-    *("lease_until", "quarantined_until", "usage_at"),
+    *("lease_until", "kept_until", "quarantined_until", "usage_at"),
     *("since", "start", "told_at", "first_start", "earliest", "earliest_p50", "changed_at", "promised", "first_p50"),
     *("p50", "p90", "started_at", "dispatched_at"),
-    *("asleep_since", "waking_since", "woken_at"),
+    *("asleep_since", "waking_since", "last_wake_at", "woken_at", "wakes_planned_at", "wakes_due_at"),
 }
 NOT_READ: Mapping[type, frozenset[str]] = {
     Grid: frozenset({"next_job", "sequence", "now", "virtual", "gangs_came", "last_worker"}),

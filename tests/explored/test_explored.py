@@ -17,7 +17,7 @@ from tests.explored.explorer import Counterexample, Explorer
 from tests.explored.grid import Configuration
 
 Patch = pytest.MonkeyPatch
-EQUAL_JOBS, LOST_WORKER, ONE_LICENCE, _ASLEEP = QUICK
+EQUAL_JOBS, LOST_WORKER, ONE_LICENCE, *_ = QUICK
 
 
 def _name(about: Configuration) -> str:

@@ -13,11 +13,11 @@ from loopline_master.core.events import CheckpointsRecalled, JobCancelled, Worke
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.kernel.entities import Attempt, Worker
 from loopline_master.core.policies import REGISTRY
-from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT
+from loopline_master.core.wings.checkpoints.checkpoints_wing import KEPT, Checkpoints
 from loopline_master.core.wings.checkpoints.interruption_history import InterruptionHistory
 from loopline_shared.job.checkpoint_spec import CheckpointSpec
 from loopline_shared.job.requirements import Requirements
-from loopline_shared.model import AttemptId, AttemptState, Function, Held, JobState, Load, Outcome, TaskState
+from loopline_shared.model import AttemptId, AttemptState, Function, Held, JobState, Load, Outcome, TaskId, TaskState
 from loopline_shared.protocol.checkpoints import (
     NO_COSTS,
     USUAL_LOSS_S,
@@ -415,6 +415,24 @@ def test_cancelled_task_keeps_one_for_a_retry_and_from_start_removes_it() -> Non
         grid.step(grid.retry_event(job))
         assert grid.resumed(grid.only(job)) == (None if from_start else names[1])
         assert len(grid.store.checkpoints) == (0 if from_start else 1)
+
+
+def test_checkpoints_of_a_declined_retry_are_forgotten() -> None:
+    grid = SavingGrid(max_jobs=1)
+    grid.workers("ant")
+    job = grid.submit(checkpoint=saving())
+    grid.now += 100.0
+    name = grid.saves(grid.only(job), cpu_s=60.0)
+    grid.ask(JobCancelled(job))
+    grid.report("ant")
+    grid.submit()
+    kept, wing = tuple(grid.store.checkpoints.values()), grid.scheduler.state.wings[Checkpoints]
+    grid.step(CheckpointsRecalled(job, kept))
+    assert wing.of(TaskId(job, 1))
+    assert grid.declined(grid.retry_event(job)).code == "queue_full"
+    assert not wing.of(TaskId(job, 1))
+    assert not wing.is_awake
+    assert [one.manifest for one in grid.store.checkpoints.values()] == [name]
 
 
 def test_expected_run_time_excludes_the_work_in_the_checkpoint() -> None:

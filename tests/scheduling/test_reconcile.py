@@ -377,6 +377,15 @@ def test_delivery_missing_from_a_report_is_lost() -> None:
     assert grid.attempt(1).state == "lost"
 
 
+@pytest.mark.parametrize("state", ["running", "cancelling"])
+def test_delivery_is_lost_when_its_worker_stays_away(state: str) -> None:
+    grid = delivering(state)
+    grid.report("a")
+    grid.leave("a")
+    grid.wait(30.0)
+    assert grid.attempt(1).state == "lost"
+
+
 def test_delivery_of_an_unknown_attempt_is_cancelled() -> None:
     grid = believed("running")
     grid.agents["a"].delivering.add(STRANGER)

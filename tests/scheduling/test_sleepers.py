@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.events import MasterStoodStill, WorkerForgotten, WorkerJoined, WorkerReported
+from loopline_master.core.events import JobCancelled, MasterStoodStill, WorkerForgotten, WorkerJoined, WorkerReported
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.kernel.sessions.leases import ended_after_s
 from loopline_master.core.wings.leases.kept_back import brings_news
 from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
@@ -20,6 +21,7 @@ from tests.scheduling.units import limit, running, submit
 
 WAKE = WakeFacts("enp3s0", "52:54:00:12:34:56", "10.1.2.0/24", can_suspend=True)
 SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.IDLE, WAKE)
+SWITCHED_OFF = GoodBye(SleepKind.OFF, SleepCause.OWNER, WAKE)
 KEEP_S = 600.0
 
 
@@ -150,6 +152,77 @@ def test_holder_of_a_limit_leaves_a_sleeper() -> None:
     assert grid.task(job, 1).state is TaskState.QUEUED
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_waiting_task_that_must_not_run_twice_leaves_a_sleeper(restarts: bool) -> None:
+    grid = Grid(policy="first-come", prefetch_s=10.0)
+    grid.join("ant", replace(facts(1), fences=True))
+    job = grid.submit(2, size=3.0, max_replicas=1)
+    first, second = running(grid, job)
+    assert state(grid, second) is AttemptState.PREFETCHED
+    grid.report("ant", good_bye=SUSPENDED)
+    if restarts:
+        grid.restart()
+    grid.wait(ended_after_s(30.0))
+    grid.join("bee", replace(facts(2), fences=True))
+    assert {one.task for one in grid.agents["bee"].running} == {first.task, second.task}
+
+
+@pytest.mark.parametrize("good_bye", [SUSPENDED, SWITCHED_OFF])
+def test_limit_of_a_sleeper_is_free_after_its_term(good_bye: GoodBye) -> None:
+    grid = Grid(policy="first-come")
+    limit(grid, "lic", 1)
+    grid.join("ant", replace(facts(2), fences=True))
+    submit(grid, 1, needs={"lic": 1})
+    grid.submit(1)
+    grid.report("ant", good_bye=good_bye)
+    grid.wait(ended_after_s(30.0) - 0.1)
+    grid.join("bee", replace(facts(2), fences=True))
+    assert not any(grid.store.jobs[one.job].needs for one in grid.agents["bee"].running)
+    grid.now += 0.1
+    grid.report("bee")
+    assert any(grid.store.jobs[one.job].needs for one in grid.agents["bee"].running)
+
+
+def test_cancelled_holder_of_a_limit_leaves_a_sleeper() -> None:
+    grid = Grid(policy="first-come")
+    limit(grid, "lic", 1)
+    grid.join("ant", replace(facts(1), fences=True))
+    job = submit(grid, 1, needs={"lic": 1})
+    (attempt,) = running(grid, job)
+    grid.report("ant", deliver=False)
+    grid.step(JobCancelled(job), deliver=False)
+    assert state(grid, attempt) is AttemptState.CANCELLING
+    grid.report("ant", good_bye=SUSPENDED, deliver=False)
+    assert state(grid, attempt) is AttemptState.LOST
+    grid.wait(ended_after_s(30.0))
+    assert grid.store.attempts[attempt].is_over
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_switched_off_computer_loses_its_attempts_at_once(delivers: bool) -> None:
+    grid, job = busy_grid(max_replicas=1)
+    (attempt,) = running(grid, job)
+    if delivers:
+        grid.delivers(attempt)
+    grid.report("ant", good_bye=SWITCHED_OFF)
+    assert state(grid, attempt) is AttemptState.LOST
+    grid.join("bee", facts(1))
+    assert [one.task_id for one in grid.agents["bee"].running] == [attempt.task_id]
+
+
+def test_result_that_a_sleeper_has_yet_to_deliver_is_given_up() -> None:
+    grid, job = busy_grid(max_replicas=1)
+    (attempt,) = running(grid, job)
+    grid.delivers(attempt)
+    grid.report("ant", good_bye=SUSPENDED)
+    grid.wait(KEEP_S - 1)
+    assert state(grid, attempt) is AttemptState.DELIVERING
+    grid.wait(1.0)
+    assert state(grid, attempt) is AttemptState.LOST
+    grid.join("ant")
+    assert state(grid, attempt) is AttemptState.DELIVERING, "it is taken if no other result came first"
+
+
 def test_task_of_a_job_that_holds_others_leaves_a_sleeper() -> None:
     grid = Grid(policy="first-come", max_replicas=1)
     grid.join("ant", facts(1))
@@ -242,6 +315,20 @@ def test_explanations_tell_sleep_from_absence() -> None:
     task = explain_task(grid.scheduler, attempt.task_id)
     assert task
     assert task.sentence == "running on ant (frozen: its computer is asleep)"
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "the last wake failed"), (2, "the last 2 wakes failed")])
+def test_explanation_counts_the_failed_wakes(count: int, words: str) -> None:
+    grid, _ = busy_grid()
+    grid.report("ant", good_bye=SUSPENDED)
+    asleep = sleepers(grid).of["ant"]
+    asleep.waking_since, asleep.failed_wakes = grid.now, count
+    grid.now += 45.0
+    grid.step()
+    found = explain_worker(grid.scheduler, "ant")
+    assert found
+    assert "the grid has been trying to wake it for 45 s" in found.sentence
+    assert words in found.sentence
 
 
 def test_job_that_only_a_sleeper_could_run_names_it() -> None:

@@ -10,6 +10,8 @@ import pytest
 from loopline_master.core.events import JobCancelled, JobPaused, WakeRequested
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.wakes import GIVE_UP_S, TEST_ALARM_S, WakeOrder
 from loopline_shared.model import Facts
 from loopline_shared.protocol.host_link import HostLink
@@ -61,6 +63,18 @@ def test_waiting_job_names_the_computers_that_are_woken_for_it() -> None:
     found = explain_job(grid.scheduler, job)
     assert found
     assert "(asleep: a1, a2; 1 of them being woken)" in found.sentence
+
+
+def test_time_of_the_next_plan_survives_a_restart() -> None:
+    grid = asleep_grid("a1")
+    assert waking(grid) == []
+    assert grid.scheduler.state.wings[Power].due_at() is None, "nothing waits"
+    grid.restart()
+    due_at = grid.scheduler.state.wings[Power].due_at()
+    assert Scheduler(grid.store.snapshot()).state.wings[Power].due_at() == due_at
+    grid.now += 2.0
+    grid.step()
+    assert Scheduler(grid.store.snapshot()).state.wings[Power].due_at() is None
 
 
 def test_at_most_four_of_a_subnet_are_woken_within_a_minute() -> None:

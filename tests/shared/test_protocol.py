@@ -139,6 +139,14 @@ def typed(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
+def test_good_bye_names_the_card() -> None:
+    report = link_session.decode_from_worker(json.dumps({**GOOD, "good_bye": GOOD_BYE}).encode())
+    assert isinstance(report, Report)
+    assert report.good_bye
+    assert report.good_bye.wake
+    assert report.good_bye.wake.interface == "eth0"
+
+
 @settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(hellos, reports))
 def test_worker_message_survives_encoding(message: Hello | Report) -> None:
@@ -156,6 +164,8 @@ def test_master_message_survives_encoding(message: Welcome | Refused | Assign) -
 
 # --- what is no message -----------------------------------------------------------------------------------------
 
+CARD = {"interface": "eth0", "hardware_address": "3c:52:82:0a:11:f0"}
+GOOD_BYE = {"kind": "suspend", "by": "idle", "wake": CARD}
 GOOD = json.loads(link_session.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
 
 
@@ -201,6 +211,8 @@ def test_malformed_frames(frame: bytes) -> None:
         ("results", [{"attempt": "1.1.1", "outcome": "failed", "stdout": {"data": "no base64!"}}]),
         ("results", [{"attempt": "1.1.1", "outcome": "failed", "stdout": {"sha256": "../../etc/passwd"}}]),
         ("results", [{"attempt": "1.1.1", "outcome": "succeeded"}] * (MAX_RESULTS_PER_REPORT + 1)),
+        ("good_bye", {**GOOD_BYE, "wake": {**CARD, "interface": "eth0\x1b[2J"}}),
+        ("good_bye", {**GOOD_BYE, "wake": {**CARD, "obstacle": "its lid\nis closed"}}),
     ],
 )
 def test_a_bad_field_is_named(field: str, value: Any) -> None:

@@ -16,7 +16,7 @@ from rich.segment import Segment
 import loopline
 from loopline import rest_client
 from loopline.cli import values
-from loopline.cli.render.printable import without_bidi
+from loopline.cli.render.printable import visible
 from loopline_shared.ids_and_states import TaskId
 
 Item = TypeVar("Item")
@@ -103,7 +103,7 @@ class _Safe(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(without_bidi(segment.text), segment.style)
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 class _Output(_Safe):

@@ -59,9 +59,9 @@ def _print(error: LooplineError) -> None:
     from rich.console import Console  # a quarter of the start-up time, and rarely needed
     from rich.text import Text
 
-    from loopline.cli.render.printable import without_bidi
+    from loopline.cli.render.printable import visible
 
     console = Console(stderr=True, soft_wrap=True)
-    console.print(Text("error: ", "bold red"), Text(without_bidi(error.message)), sep="")
+    console.print(Text("error: ", "bold red"), Text(visible(error.message)), sep="")
     if error.hint:
-        console.print(Text("hint: ", "bold cyan"), Text(without_bidi(error.hint)), sep="")
+        console.print(Text("hint: ", "bold cyan"), Text(visible(error.hint)), sep="")

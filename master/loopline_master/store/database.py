@@ -3,7 +3,8 @@
 The rest of the store are plain functions of a connection, called ``work``; a Transact runs them. On SQLite they run
 in threads, a whole transaction at a time, because a disk may be slow: a driver that changes threads for every
 statement takes five times as long for a small commit. Short transactions run without a thread as long as they are
-quick (QUICK_S). On PostgreSQL work runs through SQLAlchemy's bridge to an asynchronous driver.
+quick (QUICK_S). On PostgreSQL work runs through SQLAlchemy's bridge to an asynchronous driver, except that steps
+which change one row of each table are written and committed in one round trip.
 
 SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write lock
 at once (BEGIN IMMEDIATE): they never fail half-way for lack of it.

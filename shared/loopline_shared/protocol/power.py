@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from loopline_shared.model import Name, Seconds, ShortText
+from loopline_shared.model import Name, Seconds
 from loopline_shared.protocol.host_link import Address
 
 MAX_TARGETS = 64
@@ -18,13 +18,14 @@ WeekMinute = Annotated[int, Field(ge=0, le=2 * 7 * 24 * 60)]
 SuspendKind = Annotated[str, Field(max_length=40, pattern=r"^[a-z0-9]*$")]
 WeekSpan = tuple[WeekMinute, WeekMinute]
 """Start and end, in minutes since Monday 00:00 UTC; it may run into the next week."""
-Interface = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00/]*$")]
+Interface = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f/]+$")]
+Obstacle = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class SleepKind(StrEnum):
     """A power state that a computer can be woken from."""
 
-    SUSPEND = "suspend"
+    SUSPEND = "suspend"  # or hibernation: logind announces both alike
     OFF = "off"
 
 
@@ -58,7 +59,7 @@ class WakeFacts:
     mem_sleep: SuspendKind = ""  # of the kernel: s2idle, shallow or deep; empty: unknown
     is_allowed: bool = True  # by the owner
     can_suspend: bool = False  # the worker may suspend its computer, so that it is not left awake
-    obstacle: ShortText = ""  # why waking cannot work now, such as a closed lid; empty: nothing is known
+    obstacle: Obstacle = ""  # why waking cannot work now, such as a closed lid; empty: nothing is known
     hours: Annotated[tuple[WeekSpan, ...], Field(max_length=MAX_SPANS)] = ()  # when tasks are allowed; (): always
     not_before: Seconds = 0.0  # since 1970: the owner has paused tasks until then
 

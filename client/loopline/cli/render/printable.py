@@ -9,7 +9,9 @@ import re
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Characters that change the direction of writing: with them a name reads as another one."""
-_ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in _BIDI}
+_ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in _BIDI} | {
+    code: f"^{chr(code & 0x7F ^ 0x40)}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
 _COLOURS_OR_CONTROL = re.compile(
     rb"\x1b\[[0-9;:]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|" + b"|".join(one.encode() for one in _BIDI)
 )
@@ -34,8 +36,8 @@ class Printable:
         return _COLOURS_OR_CONTROL.sub(_shown, self._begun)
 
 
-def without_bidi(text: str) -> str:
-    """Return a text with those characters escaped that change the direction of writing."""
+def visible(text: str) -> str:
+    """Return a text with control characters escaped, colours too, and characters that change the direction."""
     return text.translate(_ESCAPED)
 
 
@@ -51,5 +53,5 @@ def _shown(found: re.Match[bytes]) -> bytes:
     if control.endswith(b"m"):
         return control
     if control[0] in (0xD8, 0xE2):
-        return without_bidi(control.decode()).encode()
+        return visible(control.decode()).encode()
     return b"^" + bytes([control[-1] & 0x7F ^ 0x40])

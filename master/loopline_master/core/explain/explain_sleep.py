@@ -30,9 +30,11 @@ def why_asleep(state: State, worker: Worker) -> Reason | None:
     detail = f"it has been asleep for {spoken(state.now - sleeper.asleep_since)}, {_KINDS[sleeper.kind]} "
     detail += f"{_CAUSES[sleeper.by]}; " + (sleeper.obstacle or "the grid can wake it")
     if sleeper.waking_since is not None:
-        detail += f"; it is being woken since {spoken(state.now - sleeper.waking_since)}"
+        detail += f"; the grid has been trying to wake it for {spoken(state.now - sleeper.waking_since)}"
     if sleeper.failed_wakes:
-        detail += f"; it did not come {sleeper.failed_wakes} times in a row"
+        detail += (
+            "; the last " + ("wake" if sleeper.failed_wakes == 1 else f"{sleeper.failed_wakes} wakes") + " failed"
+        )
     return Reason(code="asleep", count=0, detail=detail)
 
 

@@ -102,7 +102,8 @@ class Grid:
     plan_again: bool = False  # a slot was freed since the pass began
     looked_at: float = 0.0  # when the jobs that hold others were last checked: are they overdrawn?
     idle_looked_at: float = 0.0  # ... do they make progress (wings/exemptions/idle_budget.py)?
-    wakes_planned_at: float = 0.0  # when it was last decided which computers to wake (wings/power)
+    wakes_planned_at: float = 0.0  # when it was last decided which computers to wake (wings/power) ...
+    wakes_due_at: float | None = None  # ... and when it is decided next, without an event; None: not before one
     units_withheld_until: float | None = 0.0
     """No attempt that holds units starts before: attempts of an earlier life may hold them. None: not known before
     the master starts."""
@@ -445,6 +446,7 @@ class Worker:
     facts: Facts
     joined_at: float
     lease_until: float
+    kept_until: float | None = None  # its lease is extended to then, because its computer sleeps; None: it is not
     session: int | None = None  # number of its open link; None: not connected
     draining: bool = False
     drain_reason: str = ""  # as its operator gave it; empty: none was given, or the worker is not draining
@@ -466,6 +468,11 @@ class Worker:
     @property
     def is_available(self) -> bool:
         return self.session is not None and not self.draining
+
+    @property
+    def given_up_at(self) -> float:
+        """Time when its attempts are lost, unless it has reported by then."""
+        return self.lease_until if self.kept_until is None else max(self.lease_until, self.kept_until)
 
     @property
     def is_trusted(self) -> bool:

@@ -127,6 +127,7 @@ def _no_worker_is_overloaded(state: State) -> None:
         on.setdefault(attempt.worker, []).append(attempt)
     for name, attempts in on.items():
         check_slots(state.workers[name], attempts)
+        check_lease(state, name)
 
 
 def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
@@ -143,6 +144,12 @@ def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
     is_known = worker.reported > 0  # back with fewer slots, it has not reported its attempts yet
     slots = worker.facts.slots
     assert slots_used <= slots or not is_known, f"worker {worker.name} has {slots_used} slots in use of {slots}"
+
+
+def check_lease(state: State, name: str) -> None:
+    """Raises AssertionError if a worker has attempts without a lease: they would stay there for ever."""
+    has_lease = name in state.index.leases.keys
+    assert has_lease or not state.index.attempts.is_occupied(name), f"worker {name} has attempts, but no lease"
 
 
 def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
@@ -202,6 +209,7 @@ def check_worker(state: State, name: str) -> None:
         assert state.attempts.get(attempt.id) is attempt, f"attempt {attempt.id} is indexed, but not in memory"
         check_attempt(state, attempt)
     check_slots(worker, attempts)
+    check_lease(state, name)
     seated = sum(attempt.slots for attempt in attempts if attempt.is_seated)
     used = index.used.get(name, 0)
     assert used == seated, f"worker {name} counts {used} slots in use, its attempts take {seated}"

@@ -116,13 +116,13 @@ def _view(
         "load",
         "joined_at",
         "reported_at",
-        "lease_until",
         "mismatches",
         "overstated",
     )
     quarantine = None if until is None else QuarantineView(until=until, reason=worker.quarantine_reason)
     return WorkerView(
         **{name: getattr(worker, name) for name in fields},
+        lease_until=worker.given_up_at,
         connected=worker.session is not None,
         slots=worker.offered,
         slots_used=sum(attempt.slots for attempt in in_hand if attempt.state in SEATED),

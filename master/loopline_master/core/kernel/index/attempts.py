@@ -146,6 +146,10 @@ class Attempts:
         attempt = self.of_task[task].get(worker) if task in self.of_task else None
         return attempt is not None and attempt.state in OCCUPYING
 
+    def is_occupied(self, worker: str) -> bool:
+        """True if an attempt is on this worker, as far as is known."""
+        return worker in self.used or any(one.state in OCCUPYING for one in self.of_worker.get(worker, {}).values())
+
     def is_fenced(self, worker: str) -> bool:
         """True if the worker has fallen silent, and may not yet have ended all attempts with a term."""
         return any(

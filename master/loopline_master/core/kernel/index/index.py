@@ -232,9 +232,9 @@ class Index:
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now, except into ``requirements``, which reports its changes itself."""
         name = worker.name
-        at_work = worker.session is not None or name in self.attempts.used
+        at_work = worker.session is not None or self.attempts.is_occupied(name)
         at_work = at_work or (worker.facts.transient and not self.attempts.is_fenced(name))  # it is to be forgotten
-        self.leases.place(name, (worker.lease_until, name) if at_work else None)
+        self.leases.place(name, (worker.given_up_at, name) if at_work else None)
 
     def drop_worker(self, name: str) -> None:
         """Drop a worker that was entered as away."""

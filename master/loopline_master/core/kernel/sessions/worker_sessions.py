@@ -80,6 +80,7 @@ def join(state: State, event: WorkerJoined) -> Reply:
     leases.disconnect(state, worker)  # so it leaves the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, facts
     worker.overstated += facts is not event.facts
+    worker.kept_until = None
     leases.renew(state, worker)
     state.put(worker)
     return Done()

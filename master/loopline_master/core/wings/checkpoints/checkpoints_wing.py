@@ -21,7 +21,7 @@ from itertools import repeat
 from typing import Any
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.events import CheckpointsRecalled
+from loopline_master.core.events import CheckpointsRecalled, JobRetried
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Task, Worker
@@ -91,7 +91,7 @@ class Checkpoints(Wing):
             self.state.attempts[account.id].kept_cpu_ms = account.kept_cpu_ms
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {CheckpointsRecalled: self._bring_back}
+        return {CheckpointsRecalled: self._bring_back, JobRetried: self._end_retry}
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"checkpoints": self._hear}
@@ -101,7 +101,6 @@ class Checkpoints(Wing):
 
     def enters(self, job: Job) -> None:
         self._jobs.add(job.id)
-        self._recalled.discard(job.id)
         job.saved = None
         for task in [task for task in self._saved if task.job == job.id]:
             self._note_work(task)
@@ -283,6 +282,10 @@ class Checkpoints(Wing):
             self._jobs.add(event.job)
             self._recalled.add(event.job)
             self.state.wings.arrange()
+
+    def _end_retry(self, event: JobRetried, tell: Tell) -> None:
+        """Keep recalled checkpoints only if the job is in the grid: its retry may have been declined."""
+        self._recalled.discard(event.job.id)
 
     # Attempts that continue from one.
 

@@ -1,9 +1,10 @@
 """The wing *power*: computers that sleep, and the attempts on them.
 
 A worker says good-bye in its last Report before its computer sleeps. The link is then closed, which tells the worker
-that the good-bye is on disk. Some attempts are returned to the queue at once, because others wait for them: fenced
-attempts, members of gangs, and attempts of a job that holds others. The rest are frozen, so that replicas may start,
-and are lost after ``sleep_keep_s``, as on any silent worker. Waiting attempts are retracted.
+that the good-bye is on disk. If the computer is suspended, its attempts are frozen, so that replicas may start, and
+are lost after ``sleep_keep_s``. Attempts that would hold up other work are lost at once: attempts that have not
+begun, fenced attempts, members of gangs, and attempts of a job that holds others. If the computer is switched off,
+all its attempts are lost at once.
 
 A sleeper is awake again when it joins.
 """
@@ -13,25 +14,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.events import MasterStarted, MasterStoodStill, WakeRequested, WorkerJoined
+from loopline_master.core.events import WakeRequested, WorkerJoined
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Reply
-from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Worker
+from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Job, Worker
 from loopline_master.core.kernel.sessions import leases
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_master.core.wings.power.wakes import Wakes, came_by_alarm
 from loopline_shared.model import AttemptState, Load
-from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepCause
+from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepCause, SleepKind
 from loopline_shared.protocol.worker_link import Assign, Report
 
 _ASLEEP = "its computer went to sleep"
 _AFTER_WAKING_S = 30.0
 """Input this soon after waking is no sign of a person: some desktops count the return as input."""
-_FREEZABLE = (AttemptState.RUNNING, AttemptState.FROZEN)
+_BEGUN = (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING)
 
 
 class Power(Wing):
@@ -58,12 +59,7 @@ class Power(Wing):
             self._sleepers.note(sleeper)
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {
-            WorkerJoined: self._return,
-            MasterStarted: self._keep_leases,
-            MasterStoodStill: self._keep_leases,
-            WakeRequested: self._request_wake,
-        }
+        return {WorkerJoined: self._return, WakeRequested: self._request_wake}
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"good_bye": self._say_good_bye}
@@ -102,14 +98,6 @@ class Power(Wing):
         sleeper.asleep_since = sleeper.waking_since = None
         self.state.put(sleeper)
 
-    def _keep_leases(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> None:
-        """Keep the leases of sleepers, which the start of the master has cut to those of silent workers."""
-        for sleeper in self._sleepers.of.values():
-            worker = self.state.workers[sleeper.worker]
-            if sleeper.asleep_since is not None:
-                worker.lease_until = max(worker.lease_until, sleeper.asleep_since + self.state.settings.sleep_keep_s)
-                self.state.put(worker)
-
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""
         sleeper = self._sleepers.of.get(worker.name)
@@ -128,31 +116,29 @@ class Power(Wing):
             self._end_session(self.state.workers[name])
 
     def _end_session(self, worker: Worker) -> None:
-        state = self.state
+        state, is_suspended = self.state, self._sleepers.of[worker.name].kind is SleepKind.SUSPEND
         for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
-            self._part_with(attempt)
+            if attempt.state not in OCCUPYING:
+                continue
+            if not (is_suspended and self._may_sleep(attempt)):
+                lifecycle.lose(state, attempt, _ASLEEP, for_good=state.jobs[attempt.job].nodes > 1)
+            elif attempt.state is AttemptState.RUNNING:
+                attempt.freeze(state.now)
+                attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.FROZEN)
+                state.put(attempt)
         for forget in state.wings.worker_left:
             forget(worker.name)
         if worker.session is not None:
             state.effects.closes.append((worker.name, worker.session))
         leases.disconnect(state, worker)
-        worker.lease_until = state.now + state.settings.sleep_keep_s
+        if is_suspended:
+            worker.kept_until = state.now + state.settings.sleep_keep_s
 
-    def _part_with(self, attempt: Attempt) -> None:
-        """Return an attempt to the queue if others wait for it; otherwise it sleeps with its worker."""
-        state, job = self.state, self.state.jobs[attempt.job]
-        if attempt.is_queued:
-            lifecycle.retract_attempt(state, attempt, _ASLEEP)
-        elif attempt.state not in LIVE or attempt.state is AttemptState.DELIVERING:
-            return
-        elif (
-            attempt.state not in _FREEZABLE or job.nodes > 1 or attempt.term_s is not None or self._holds_others(job)
-        ):
-            lifecycle.lose(state, attempt, _ASLEEP, for_good=job.nodes > 1)
-        elif not attempt.stands_still:
-            attempt.freeze(state.now)
-            attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.FROZEN)
-            state.put(attempt)
+    def _may_sleep(self, attempt: Attempt) -> bool:
+        """True if an attempt may sleep with its computer: it has begun, and holds up no other work."""
+        job = self.state.jobs[attempt.job]
+        has_begun = attempt.state in _BEGUN and attempt.term_s is None and job.nodes == 1
+        return has_begun and not self._holds_others(job)
 
     def _holds_others(self, job: Job) -> bool:
         """True if another job waits for this one. Costs O(held jobs)."""

@@ -60,7 +60,6 @@ class Wakes:
 
     def __init__(self, state: State, sleepers: Sleepers) -> None:
         self._state, self._sleepers = state, sleepers
-        self._pause_s: float | None = _PLAN_EVERY_S  # from the last plan to the next; None: none is due
         self._begun: list[str] = []  # wakes that began in this step
         self._tested: set[str] = set()  # tests that begin with this step's Assigns
 
@@ -72,8 +71,8 @@ class Wakes:
     def due_at(self) -> float | None:
         grid, times = self._state.grid, [self._ends_at(one) for one in self._sleepers.waking]
         times += [one.asleep_since + _TEST_WAKE_S for one in self._sleepers.tested if one.asleep_since is not None]
-        if not self._sleepers.are_all_awake and self._pause_s is not None:
-            times.append(grid.wakes_planned_at + self._pause_s)
+        if not self._sleepers.are_all_awake and grid.wakes_due_at is not None:
+            times.append(grid.wakes_due_at)
         return min(times, default=None)
 
     def expire(self) -> None:
@@ -94,10 +93,10 @@ class Wakes:
         grid = self._state.grid
         if self._sleepers.are_all_awake:
             return
-        self._pause_s = _PLAN_EVERY_S
+        pause_s: float | None = _PLAN_EVERY_S
         if grid.now >= grid.wakes_planned_at + _PLAN_EVERY_S:
-            grid.wakes_planned_at = grid.now
-            self._pause_s = self._plan()
+            grid.wakes_planned_at, pause_s = grid.now, self._plan()
+        grid.wakes_due_at = None if pause_s is None else grid.wakes_planned_at + pause_s
 
     def _plan(self) -> float | None:
         """Wake computers; return the pause before the next plan, in seconds; None: nothing waits for a sleeper."""
