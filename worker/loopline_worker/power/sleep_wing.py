@@ -91,14 +91,16 @@ class SleepWing(AgentWing):
         orders = instruction.orders
         if orders.expects_work is not None:
             self._expects_work = orders.expects_work
-        if not self._knows_owner:
-            return
         if self._sleep_after_s is None:
             self._busy_at = boot_s()
-        self._sleep_after_s = orders.sleep_after_s
-        if orders.test_alarm_s is not None and not self.agent.is_wanted:
+        self._sleep_after_s = orders.sleep_after_s if self._knows_owner else None
+        if orders.test_alarm_s is None:
+            return
+        if self._knows_owner and not self.agent.is_wanted:
             why = "the operator tests whether it can be woken"
             self._task_group.start(self._suspend(SleepCause.TEST, why, orders.test_alarm_s))
+        else:
+            log.warning("this computer is not suspended for a test: it has a task, or somebody may be using it")
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
