@@ -1,7 +1,7 @@
 """The wing *energy*: it notes the energy in results, as rows. No decision depends on it.
 
 Whether energy was useful or wasted follows from the attempt's row, as for CPU time (store/history/energy_sums.py).
-An attempt without a result has no energy, nor has one whose result comes after its job has left memory.
+An attempt without a result has no energy, nor has one whose worker was forgotten before the result came.
 """
 
 from __future__ import annotations
