@@ -140,7 +140,8 @@ class JobSpec(Spec):
         ),
     ] = None
     max_running: Annotated[
-        int | None, Field(ge=1, le=MAX_TASKS, description="attempts of the job that may run at once")
+        int | None,
+        Field(ge=1, le=MAX_TASKS, description="attempts of the job that may run at once; a gang counts as one"),
     ] = None
     max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None

@@ -95,8 +95,15 @@ def test_local_modules_of_a_script_give_a_warning(run: Run) -> None:
     assert not run("submit", "--dry-run", *inputs, "--", "python3", "pi.py").err
 
 
-def test_explain_suggests_an_input_for_a_missing_module(fake: FakeMaster, run: Run) -> None:
-    reason = Reason(code="failed", detail="exit code 1: ModuleNotFoundError: No module named 'tools.saw'", count=3)
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("tools.saw", "tools is missing there: if it is yours, add --input tools.py (or tools/)"),
+        ("loopline", "add a copy of its file checkpoint.py as --input checkpoint.py"),
+    ],
+)
+def test_explain_suggests_an_input_for_a_missing_module(fake: FakeMaster, run: Run, module: str, advice: str) -> None:
+    reason = Reason(code="failed", detail=f"exit code 1: ModuleNotFoundError: No module named '{module}'", count=3)
     explained = Explanation(subject="1", state="failed", sentence="3 of 3 tasks failed", reasons=[reason])
     fake.on("GET /jobs/1/explain", ok(explained))
-    assert "tools is missing there: if it is yours, add --input tools.py (or tools/)" in run("explain", "1").out
+    assert advice in run("explain", "1").out

@@ -185,9 +185,20 @@ def test_modules_that_are_too_large_are_refused_and_named(folder: Path, monkeypa
     assert "users_own" in refused.value.hint
 
 
-def test_missing_module_error_has_a_hint(tmp_path: Path) -> None:
-    content = cloudpickle.dumps((cloudpickle.dumps(ModuleNotFoundError("No module named 'x'")), "text"))
+@pytest.mark.parametrize(
+    ("module", "hint"),
+    [
+        ("x", "modules=[module]"),
+        ("loopline", "a copy of its file checkpoint.py"),
+        ("loopline_shared.job", "checkpoint.py"),
+    ],
+)
+def test_missing_module_error_has_a_hint(module: str, hint: str) -> None:
+    missing = ModuleNotFoundError(f"No module named '{module}'", name=module)
+    content = cloudpickle.dumps((cloudpickle.dumps(missing), "text"))
     end = TaskEnd(number=1, state=TaskState.FAILED, worker="pc", exit_code=1, reason="", value=None)
     _, error = outcome_of(TaskId(1, 1), end, content)
     assert isinstance(error, ModuleNotFoundError)
-    assert any("modules=[module]" in note for note in error.__notes__)
+    (note,) = error.__notes__
+    assert hint in note
+    assert ("numpy" in note) == (module == "x")

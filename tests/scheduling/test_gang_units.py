@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from loopline_master.core.events import JobLimited
 from loopline_master.core.explain.explain_job import explain_job
@@ -21,8 +23,10 @@ from tests.scheduling.units import limit, offering, running, submit
 NAMES = ("ant", "bee", "cat")
 
 
-def grid(*names: str, slots: int = 1, order: Order = Order.NONE, **resources: int) -> Grid:
-    made = Grid(order=order, lease_s=20.0, max_replicas=1, prefetch_s=0.0)
+def grid(
+    *names: str, slots: int = 1, order: Order = Order.NONE, policy: str = "round-robin", **resources: int
+) -> Grid:
+    made = Grid(order=order, policy=policy, lease_s=20.0, max_replicas=1, prefetch_s=0.0)
     for name in names or NAMES:
         made.join(name, with_gangs(offering(slots, **resources)))
     return made
@@ -205,6 +209,48 @@ def test_gang_with_a_limit_starts_in_bounded_time_under_a_stream_of_narrow_tasks
         made.end(attempt)
     all_report(made)
     assert len(running(made, narrow)) == 3
+
+
+@settings(max_examples=15)
+@given(
+    nodes=st.integers(2, 4),
+    stream=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 3])), min_size=3, max_size=8),
+    order=st.sampled_from([Order.NONE, Order.DELIVER]),
+)
+@example(nodes=4, stream=[(2, 1)], order=Order.NONE)
+@example(nodes=4, stream=[(2, 1), (2, 1), (2, 1)], order=Order.DELIVER)
+@example(nodes=2, stream=[(2, 1), (2, 1), (1, 3), (1, 1)], order=Order.NONE)
+def test_all_tasks_with_a_limit_start_under_a_stream_of_others(
+    nodes: int, stream: list[tuple[int, int]], order: Order
+) -> None:
+    """``stream``: nodes and units of the jobs that keep arriving; together they need more than four units."""
+    made = grid(*map(str, range(8)), slots=8, order=order, policy="first-come")
+    limit(made, "matlab", 4)
+    begun, waiting = dict[AttemptId, float](), list[int]()
+
+    def arrive(turn: int) -> int:
+        wide, units = stream[turn % len(stream)]
+        needs = {"matlab": units if wide == 1 else 1}
+        return submit(made, nodes=wide, needs=needs, timeout_s=20, size=10 * wide, owner=f"user-{wide}-{units}")
+
+    turns = iter(range(1000))
+    for turn in turns:
+        waiting.append(arrive(turn))
+        if turn == 2 * len(stream):
+            break
+    watched = [submit(made, nodes=nodes, needs={"matlab": 1}, timeout_s=20, size=10 * nodes), *waiting]
+    for _ in range(100):
+        all_report(made, 1)
+        made.now += 5.0
+        for attempt in running(made):
+            if made.now - begun.setdefault(attempt, made.now) >= 10:
+                made.end(attempt)
+        started = {attempt.job for attempt in begun}
+        watched = [job for job in watched if job not in started]
+        waiting = [job for job in waiting if job not in started]
+        while len(waiting) < len(stream):
+            waiting.append(arrive(next(turns)))
+    assert not watched
 
 
 def test_gang_sets_nothing_aside_while_a_holder_has_no_expected_end() -> None:

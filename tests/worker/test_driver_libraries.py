@@ -40,6 +40,7 @@ containerEdits:
   mounts:
   - {{hostPath: {folder}/libcuda.so.535.54.03, containerPath: /usr/lib/libcuda.so.535.54.03, options: [ro, bind]}}
   - {{hostPath: {folder}/nvidia-smi, containerPath: /usr/bin/nvidia-smi}}
+  - {{hostPath: {folder}/notes.source.key, containerPath: /usr/lib/notes.source.key}}
   - {{hostPath: {folder}/libgone.so.1, containerPath: /usr/lib/libgone.so.1}}
 """
 
@@ -52,6 +53,7 @@ def with_libraries(root: Path, name: str = "etc/cdi/nvidia.yaml") -> Path:
         (folder / link).symlink_to(target)
     write(folder / "libcuda.so.470.0", "an old one")
     write(folder / "nvidia-smi")
+    write(folder / "notes.source.key")
     text = _LIST.format(folder=folder)
     write(root / name, text)
     return folder
@@ -74,12 +76,27 @@ def test_list_in_json_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["kind: amd.com/gpu\n", "[", "- 1\n", "kind: nvidia.com/gpu\ncontainerEdits: {mounts: [1]}\n", "\0"]
+    "text",
+    ["kind: amd.com/gpu\n", "[", "[" * 5000, "- 1\n", "kind: nvidia.com/gpu\ncontainerEdits: {mounts: [1]}\n", "\0"],
 )
 def test_other_lists_and_nonsense_add_no_library(tmp_path: Path, text: str) -> None:
     write(tmp_path / "etc/cdi/nvidia.yaml", text)
     write(tmp_path / "etc/cdi/notes.txt", "kind: nvidia.com/gpu")
     assert driver_libraries(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("first", "second"), [("lib32", "lib64"), ("lib64", "lib32"), ("lib64", "old")])
+def test_library_has_the_width_of_the_computer(tmp_path: Path, first: str, second: str) -> None:
+    starts = {"lib32": b"\x7fELF\1", "lib64": b"\x7fELF\2", "old": b"\x7fELF\2"}
+    paths = [tmp_path / "usr" / name / "libcuda.so.535.54.03" for name in (first, second)]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(starts[path.parent.name])
+        (path.parent / "libcuda.so.1").symlink_to(path.name)
+    listed = {"kind": "nvidia.com/gpu", "containerEdits": {"mounts": [{"hostPath": str(path)} for path in paths]}}
+    write(tmp_path / "etc/cdi/nvidia.json", json.dumps(listed))
+    own = str(tmp_path / "usr/lib64/libcuda.so.535.54.03")
+    assert driver_libraries(tmp_path) == {"libcuda.so.535.54.03": own, "libcuda.so.1": own}
 
 
 class _InImage(AgentWing):

@@ -159,7 +159,14 @@ def test_instances_of_a_gpu_whose_uuid_is_unknown_are_not_offered(tmp_path: Path
     add_nvidia(tmp_path, uuid="GPU-????????-????-????-????-????????????")
     divide(tmp_path, 0, (1, 0))
     (whole,) = find_gpus(tmp_path)
-    assert "MIG" in whole.obstacle
+    assert whole.obstacle == "it is divided (MIG), and its instances are unknown until it is first used"
+
+
+def test_divided_gpu_without_compute_instances_is_not_offered(tmp_path: Path) -> None:
+    add_nvidia(tmp_path)
+    write(tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "DeviceFileMinor: 9\n")
+    (whole,) = find_gpus(tmp_path)
+    assert "has no compute instance" in whole.obstacle
 
 
 def test_gpu_that_left_the_bus_is_noticed(tmp_path: Path) -> None:

@@ -53,6 +53,11 @@ _MISSING = (
     "module of your own that is found at run time, Executor(modules=[module])."
 )
 """Note on an exception about a module that a worker lacks."""
+_MISSING_LOOPLINE = (
+    "Environments made for `requirements` lack the package loopline. For checkpoints, put a copy of its file "
+    "checkpoint.py beside your script and write `import checkpoint` there; the copy goes along with your calls."
+)
+"""Note on an exception about a module of Loopline that a worker lacks."""
 
 _Part = TypeVar("_Part", Requirements, CheckpointSpec)
 CallOutcome = tuple[Any, BaseException | None]
@@ -349,7 +354,8 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes, loads: Load
         error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
     error.__cause__ = RemoteTraceback(with_source(text))
     if isinstance(error, ModuleNotFoundError):
-        error.add_note(_MISSING)
+        is_ours = (error.name or "").partition(".")[0] in ("loopline", "loopline_shared")
+        error.add_note(_MISSING_LOOPLINE if is_ours else _MISSING)
     return error
 
 

@@ -100,7 +100,7 @@ def _nvidia(root: Path) -> Iterator[LocalGpu]:
         is_known = bool(_UUID.fullmatch(uuid))  # it has question marks until the GPU is first used
         device = _read(root / "sys/bus/pci/devices" / address / "device").strip().removeprefix("0x")
         own = f"/dev/nvidia{minor}"
-        instances = sorted((root / f"proc/driver/nvidia/capabilities/gpu{minor}/mig").glob("gi*/ci*"))
+        mig = root / f"proc/driver/nvidia/capabilities/gpu{minor}/mig"
         whole = LocalGpu(
             Gpu(
                 uuid if is_known else _name(root, address),
@@ -115,12 +115,23 @@ def _nvidia(root: Path) -> Iterator[LocalGpu]:
             files=(own, "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"),
             own_file=own,
             state_files=(str(folder), str(root / own[1:])),
-            obstacle="it is divided (MIG), and its instances take its place" if instances else _missing(root, own),
+            obstacle=_division(mig, is_known) or _missing(root, own),
         )
         yield whole
-        for place in instances if is_known else ():
+        for place in sorted(mig.glob("gi*/ci*")) if is_known else ():
             if numbers := _numbers(place):
                 yield _instance(root, whole, place, numbers)
+
+
+def _division(mig: Path, is_known: bool) -> str:
+    """Return the obstacle that a GPU is divided; empty if it is not. ``is_known``: its UUID is."""
+    if not any(mig.glob("gi*")):
+        return ""
+    if not is_known:
+        return "it is divided (MIG), and its instances are unknown until it is first used"
+    if any(mig.glob("gi*/ci*")):
+        return "it is divided (MIG), and its instances take its place"
+    return "it is divided (MIG), but has no compute instance: nvidia-smi mig -cci makes them; then restart the worker"
 
 
 def _instance(root: Path, whole: LocalGpu, folder: Path, numbers: tuple[int, int]) -> LocalGpu:

@@ -291,6 +291,10 @@ _ABOUT_MODULES = (
     "{0} is missing there: if it is yours, add --input {0}.py (or {0}/); else name the packages that tasks need in a"
     " list, --requirements FILE, or an image that has them, --image IMAGE"
 )
+_ABOUT_LOOPLINE = (
+    "environments and images lack the package loopline: for checkpoints, add a copy of its file checkpoint.py as"
+    " --input checkpoint.py, and write `import checkpoint`"
+)
 
 
 def explanation(item: Explanation) -> RenderableType:
@@ -298,7 +302,8 @@ def explanation(item: Explanation) -> RenderableType:
     reasons = [Text(f"  {reason.count:>6,}  {reason.detail}") for reason in item.reasons]
     lines = [Text.assemble((item.subject, "bold"), f": {item.sentence}"), *reasons]
     if missing := _MISSING_MODULE.search("\n".join(line.plain for line in lines)):
-        lines.append(Text(_ABOUT_MODULES.format(missing[1])))
+        advice = _ABOUT_LOOPLINE if missing[1] == "loopline" else _ABOUT_MODULES.format(missing[1])
+        lines.append(Text(advice))
     return Group(*lines)
 
 

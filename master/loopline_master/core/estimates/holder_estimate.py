@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.kernel.entities import LIVE, Attempt
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
-from loopline_shared.model import AttemptState
+from loopline_shared.model import AttemptId, AttemptState
 
 
 def left_s(state: State, attempt: Attempt) -> float:
@@ -42,3 +43,13 @@ def limits_suffice_later(state: State, key: RequirementClass) -> bool:
         else:
             return False
     return True
+
+
+def latest_reserved(state: State, holders: Iterable[tuple[AttemptId, int]]) -> Job | None:
+    """Return the job of the latest of these attempts, if that started by a reservation or with units set aside.
+
+    Otherwise return None: the next units may be reserved. Reserving them twice in a row could keep narrow tasks out.
+    """
+    latest = max((state.attempts[number].dispatched_at, number) for number, _ in holders)[1]
+    job = state.jobs[latest.job]
+    return job if job.by_reservation == latest.task else None

@@ -190,7 +190,7 @@ class Job:
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     max_running: int | None = None  # attempts that may run at once; None: unlimited
     reserved: str = ""  # the worker that is kept for its next task, which is wide (wings/reservations)
-    by_reservation: int = 0  # number of the last task that started by a reservation; 0: none
+    by_reservation: int = 0  # its latest task that started by a reservation or with units set aside; 0: none
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
-from loopline_master.core.estimates.holder_estimate import left_s, limits_suffice_later
+from loopline_master.core.estimates.holder_estimate import latest_reserved, left_s, limits_suffice_later
 from loopline_master.core.events import JobLimited, LimitChanged
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
@@ -33,7 +33,6 @@ from loopline_master.core.kernel.index.units import time_until
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
-from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import COMPUTER
 
 _MOST_CANDIDATES = 32
@@ -219,7 +218,7 @@ class Reservations(Wing):
         requirements = self.state.index.requirements
         if requirements.units.are_set_aside(key) or not limits_suffice_later(self.state, key):
             return False
-        if any(self._latest_was_reserved(holders) for _, holders in requirements.units.shortages(key)):
+        if any(latest_reserved(self.state, holders) for _, holders in requirements.units.shortages(key)):
             return False
         names = sorted(self._able(job) - self._holders.keys())
         first = job.arrival % len(names) if names else 0
@@ -246,20 +245,10 @@ class Reservations(Wing):
         self.state.put(job)
         return True
 
-    def _was_reserved(self, number: AttemptId) -> bool:
-        """True if an attempt started by a reservation."""
-        return self.state.jobs[number.job].by_reservation == number.task
-
-    def _latest_was_reserved(self, holders: Iterable[tuple[AttemptId, int]]) -> bool:
-        """True if the latest of the attempts that hold units of a limit started by a reservation."""
-        attempts = self.state.attempts
-        return self._was_reserved(max((attempts[number].dispatched_at, number) for number, _ in holders)[1])
-
     def _last_was_reserved(self, worker: Worker) -> bool:
         """True if the latest start on the worker was one by reservation."""
-        attempts = self.state.index.attempts.of_worker.get(worker.name, {}).values()
-        latest = max(attempts, key=lambda attempt: (attempt.dispatched_at, attempt.id), default=None)
-        return latest is not None and self._was_reserved(latest.id)
+        here = self.state.index.attempts.of_worker.get(worker.name, {})
+        return bool(here) and latest_reserved(self.state, ((number, 0) for number in here)) is not None
 
     def _able(self, job: Job) -> set[str]:
         requirements = self.state.index.requirements

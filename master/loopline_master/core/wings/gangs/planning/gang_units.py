@@ -6,8 +6,9 @@ they leave it its slots. Plans of gangs with units are never promises, and held 
 
 A planned gang holds no unit of a limit. If all its workers are free at its start, but a limit is used up, units are
 set aside for it, for one gang at a time of each limit (``Plan.sets_aside``). A gang has no plan while nothing can be
-set aside: if its limits never allow it, units are set aside for another job, or holders have no expected end. So it
-keeps workers free only while it waits for attempts that end, and these wait for nothing (docs/design/hold.md).
+set aside: if its limits never allow it, units are set aside for another job, holders have no expected end, or the
+latest holder is a gang that had units set aside, so that other tasks have a turn. So it keeps workers free only while
+it waits for attempts that end, and these wait for nothing (docs/design/hold.md).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
-from loopline_master.core.estimates.holder_estimate import limits_suffice_later
+from loopline_master.core.estimates.holder_estimate import latest_reserved, limits_suffice_later
 from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.index.requirement_class import limits_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
@@ -85,17 +86,18 @@ class GangUnits:
 
     # --- limits -----------------------------------------------------------------------------------------------
 
-    def has_limits(self, plan: Plan, job: Job) -> bool:
-        """True if a due gang may take the units of its limits now; otherwise they are set aside for it."""
+    def has_limits(self, job: Job) -> bool:
+        """True if a gang may take the units of its limits now."""
         requirements = self._state.index.requirements
-        key = requirements.key_of(job)
-        if key not in requirements.out:
-            return True
+        return requirements.key_of(job) not in requirements.out
+
+    def try_to_set_aside(self, plan: Plan, job: Job) -> None:
+        """Set units aside for a due gang that lacks units of its limits, unless that must wait."""
+        key = self._state.index.requirements.key_of(job)
         if key not in self._aside.values() and not self._is_blocked(key):
             self._set_aside(plan.job, key)
             plan.sets_aside = True
             self._state.put(plan)
-        return False
 
     def release(self, plans: Mapping[int, Plan]) -> None:
         """Release the units set aside for gangs that have started, or have ceased to be due."""
@@ -112,6 +114,12 @@ class GangUnits:
             if plan is not None:
                 plan.sets_aside = False
                 self._state.put(plan)
+
+    def note_started(self, plan: Plan, job: Job) -> None:
+        """Note whether a gang has started with units set aside for its class: others may take the next free ones."""
+        has_aside = self._state.index.requirements.key_of(job) in self._aside.values()
+        job.by_reservation = plan.task if has_aside else 0
+        self._state.put(job)
 
     def _set_aside(self, job: int, key: RequirementClass) -> None:
         self._aside[job] = key
@@ -133,10 +141,9 @@ class GangUnits:
         return key not in self._aside.values() and any(self._was_gang(holders) for _, holders in units.shortages(key))
 
     def _was_gang(self, holders: Iterable[tuple[AttemptId, int]]) -> bool:
-        """True if a gang's member took units of a limit last. Other tasks may take the next free units then."""
-        attempts, jobs = self._state.attempts, self._state.jobs
-        latest = max((attempts[number].dispatched_at, number) for number, _ in holders)[1]
-        return jobs[latest.job].nodes > 1
+        """True if a gang took units of a limit last that were set aside. Other tasks may take the next ones then."""
+        latest = latest_reserved(self._state, holders)
+        return latest is not None and latest.nodes > 1
 
 
 def _needs_gpus(key: RequirementClass) -> bool:

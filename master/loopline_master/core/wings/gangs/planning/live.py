@@ -105,20 +105,31 @@ class Planning:
         self._store(book)
 
     def due(self) -> Iterator[tuple[Plan, Job, list[Worker]]]:
-        """Yield the due gangs whose workers all have the slots free."""
+        """Yield the due gangs whose workers all have the slots free, and set aside the units that others lack.
+
+        If a gang starts, units are set aside in the next step: its start may allow plans of other gangs.
+        """
         state, book = self._state, self.book
+        lacking, has_started = list[tuple[Plan, Job]](), False
         for plan in book.due() if book is not None else ():
             job, workers = state.jobs[plan.job], [state.workers[name] for name in plan.machines]
             if state.index.is_held(job) or not all(self._is_free(plan, job, worker) for worker in workers):
                 continue
-            if self._units.has_limits(plan, job):
-                yield plan, job, workers
+            if not self._units.has_limits(job):
+                lacking.append((plan, job))
+                continue
+            has_started |= job.holds_units
+            yield plan, job, workers
+        if not has_started:
+            for plan, job in sorted(lacking, key=lambda one: self._waiting[one[1].id].turn):
+                self._units.try_to_set_aside(plan, job)
 
     def note_started(self, plan: Plan) -> None:
         """Note that a gang has begun: its slots are now in use."""
         book = self.book
         assert book is not None
         book.withdraw(plan.job, has_started=True)
+        self._units.note_started(plan, self._state.jobs[plan.job])
         self._units.release(book.plans)
         del self._waiting[plan.job]
         self._take_in(book, plan.machines)
