@@ -296,6 +296,24 @@ def test_computer_in_use_is_not_tested(code: str) -> None:
     assert reply.code == code
 
 
+def test_computer_whose_owner_says_no_is_not_tested() -> None:
+    grid = Grid()
+    put_to_sleep(grid, "a1", is_allowed=False)
+    grid.join("a1", pc())
+    reply = grid.ask(WakeRequested("a1", is_test=True))
+    assert isinstance(reply, Declined)
+    assert "its owner does not allow the grid to wake it" in reply.message
+
+
+@pytest.mark.parametrize("wake", [None, replace(WAKE, is_allowed=False)], ids=["no card", "forbidden"])
+def test_tested_computer_that_must_not_be_woken_is_left_to_its_alarm(wake: WakeFacts | None) -> None:
+    grid = Grid()
+    grid.join("a1", pc())
+    grid.report("a1", good_bye=GoodBye(SleepKind.SUSPEND, SleepCause.TEST, wake))
+    grid.wait(15.0)
+    assert grid.store.sleepers["a1"].waking_since is None
+
+
 def test_computer_with_hours_learns_whether_work_is_expected() -> None:
     grid = Grid()
     put_to_sleep(grid, "a1", hours=((0, 60),))

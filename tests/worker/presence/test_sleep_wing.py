@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import PowerOrders, SleepCause, WakeFacts
 from loopline_shared.protocol.worker_link import Welcome
 from loopline_worker.attempts.agent_wing import AgentView
@@ -136,6 +137,38 @@ async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(monkeypatch: pytes
             pass
         assert (clock / "wakealarm").read_text() == "+240"
         assert await causes(logind, wing) == SleepCause.TEST
+
+
+@pytest.mark.parametrize("obstacle", ["a task runs", "allow_wake = false", "its lid is closed", "no network card"])
+async def test_computer_that_is_wanted_or_must_not_be_woken_is_not_tested(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clock: Path, obstacle: str
+) -> None:
+    facts = WakeFacts("eth0", "52:54:00:12:34:56", is_allowed=obstacle != "allow_wake = false")
+    facts = replace(facts, obstacle=obstacle if "lid" in obstacle else "")
+    async with (
+        mock_logind(monkeypatch) as logind,
+        wing_of(Computer(is_wanted=obstacle == "a task runs"), clock=clock) as wing,
+    ):
+        wing._facts = lambda address, can_suspend: None if obstacle == "no network card" else facts
+        wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
+        assert obstacle in caplog.text
+        assert not wing._requested
+        assert await suspends(logind) == 0
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+async def test_nothing_starts_once_a_suspend_is_requested(
+    monkeypatch: pytest.MonkeyPatch, clock: Path, is_permitted: bool
+) -> None:
+    async def suspend() -> None:
+        if not is_permitted:
+            raise LooplineError("no_suspend", "logind does not suspend this computer")
+
+    computer = Computer()
+    monkeypatch.setattr(sleep_wing, "suspend", suspend)
+    async with mock_logind(monkeypatch), wing_of(computer, clock=clock) as wing:
+        await wing._suspend(SleepCause.TEST, "a test", 240.0)
+        assert computer.posted == [ComputerSleeps(is_off=False), *([] if is_permitted else [ComputerWakes()])]
 
 
 @pytest.mark.parametrize(("expects_work", "is_allowed"), [(True, True), (False, True), (True, False)])

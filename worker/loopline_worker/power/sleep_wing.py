@@ -91,14 +91,13 @@ class SleepWing(AgentWing):
         orders = instruction.orders
         if orders.expects_work is not None:
             self._expects_work = orders.expects_work
+        if orders.test_alarm_s is not None:
+            self._test(orders.test_alarm_s)
         if not self._knows_owner:
             return
         if self._sleep_after_s is None:
             self._busy_at = boot_s()
         self._sleep_after_s = orders.sleep_after_s
-        if orders.test_alarm_s is not None and not self.agent.is_wanted:
-            why = "the operator tests whether it can be woken"
-            self._task_group.start(self._suspend(SleepCause.TEST, why, orders.test_alarm_s))
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
@@ -110,6 +109,23 @@ class SleepWing(AgentWing):
         """Let the computer sleep."""
         self._watch.release()
         self._locks.want(())
+
+    def _test(self, alarm_s: float) -> None:
+        """Suspend the computer to find out whether it can be woken, unless it is wanted or must not be woken."""
+        facts = self._read_facts()
+        if not self._knows_owner:
+            obstacle = "its owner may be using it: presence is not watched"
+        elif self.agent.is_wanted:
+            obstacle = "a task runs, or its owner may be using it"
+        elif facts is None:
+            obstacle = "it has no network card that could wake it"
+        else:
+            obstacle = facts.obstacle if facts.is_allowed else "its owner does not allow that (allow_wake = false)"
+        if obstacle:
+            log.warning("the operator cannot test whether this computer can be woken: %s", obstacle)
+            return
+        why = "the operator tests whether it can be woken"
+        self._task_group.start(self._suspend(SleepCause.TEST, why, alarm_s))
 
     def _suspend_after(self, idle_s: float) -> None:
         """Suspend the computer when it has had no task for this long, unless its owner has come."""
@@ -131,6 +147,7 @@ class SleepWing(AgentWing):
         """Suspend this computer; its own clock wakes it after ``alarm_s`` at the latest."""
         log.info("suspending this computer: %s", why)
         self._requested = cause, boot_s()
+        self.agent.post(ComputerSleeps(is_off=False))  # nothing starts from now on
         try:
             if alarm_s is not None:
                 self._alarm.set(alarm_s)
@@ -138,6 +155,7 @@ class SleepWing(AgentWing):
         except LooplineError as error:
             self._requested = None
             self._alarm.clear()
+            self.agent.post(ComputerWakes())
             log.warning("%s (%s)", error.message, error.hint)
 
     def _cause(self) -> SleepCause:

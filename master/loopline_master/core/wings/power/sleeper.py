@@ -93,9 +93,9 @@ class Sleepers:
 
     @property
     def tested(self) -> list[Sleeper]:
-        """The sleepers that were suspended for a test, and are not being woken yet."""
-        asleep = self._asleep.values()
-        return [one for one in asleep if one.by is SleepCause.TEST and one.waking_since is None]
+        """The sleepers that were suspended for a test, may be woken, and are not being woken yet."""
+        asleep = [one for one in self._asleep.values() if one.by is SleepCause.TEST and not one.wake_blocker]
+        return [one for one in asleep if one.waking_since is None]
 
     @property
     def all_asleep(self) -> list[Sleeper]:

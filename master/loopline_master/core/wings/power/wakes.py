@@ -240,6 +240,9 @@ class Wakes:
             return Declined(409, "in_use", f"somebody may be using {name}", "try again when nobody does")
         if self._state.index.attempts.of_worker.get(name):
             return Declined(409, "has_tasks", f"tasks run on {name}", f"`loopline drain --wait {name}` first")
+        if (sleeper := self._sleepers.of.get(name)) and (reason := sleeper.wake_blocker):
+            hint = "that was so when it last slept: if it has changed, suspend it by hand once"
+            return Declined(409, "not_wakeable", f"{name} is not woken: {reason}", hint)
         self._tested.add(name)
         tell(name)
         return Done()
