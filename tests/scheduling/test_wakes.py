@@ -283,6 +283,16 @@ def test_computer_that_its_alarm_wakes_has_failed_the_test() -> None:
     assert (sleeper.is_proven, sleeper.failed_wakes) == (False, 1)
 
 
+def test_tested_computer_that_does_not_come_is_woken_once() -> None:
+    grid = Grid()
+    put_to_sleep(grid, "a1", by=SleepCause.TEST)
+    for _ in range(3):
+        grid.wait(15.0)
+        grid.wait(GIVE_UP_S)
+    assert grid.store.sleepers["a1"].failed_wakes == 1
+    assert grid.ask(WakeRequested("a1")) == Done()
+
+
 @pytest.mark.parametrize("code", ["not_connected", "in_use", "has_tasks"])
 def test_computer_in_use_is_not_tested(code: str) -> None:
     grid = Grid()

@@ -17,7 +17,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.rest import bodies
 
 _WAIT_S = 0.5
-_SUSPENDS_WITHIN_S = 30.0
+_SUSPENDS_WITHIN_S, _TESTED_WITHIN_S = 30.0, 360.0
 _CHECKLIST = "the manual lists the usual causes: nights.md"
 
 
@@ -108,7 +108,7 @@ async def wake(
         Names of more workers.
     test
         Find out whether computers can be woken: suspend each, which must be idle, and wake it. If that fails, its own
-        clock wakes it after 4 minutes.
+        clock wakes it after 4 minutes. Fail if it does not come within 6 minutes.
     wait
         Return once they have connected; fail if one does not come within 5 minutes.
     """
@@ -132,7 +132,13 @@ async def _tested(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodi
             raise LooplineError("no_suspend", f"{view.name} did not go to sleep", hint)
         await asyncio.sleep(_WAIT_S)
         view = await client.worker(view.name)
+    give_up_at = time.monotonic() + _TESTED_WITHIN_S
     while not view.connected:
+        if time.monotonic() > give_up_at:
+            message = f"neither magic packets nor its own clock woke {view.name} within 6 minutes"
+            raise LooplineError(
+                "wake_failed", message, "start it by hand; the manual lists the usual causes: nights.md"
+            )
         await asyncio.sleep(_WAIT_S)
         view = await client.worker(view.name)
     if _failed_wakes(view) > failed_before:

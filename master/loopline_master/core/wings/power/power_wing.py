@@ -78,7 +78,7 @@ class Power(Wing):
         sleeper = self._sleepers.of.get(worker.name) or Sleeper(worker.name, None, told.kind, told.by, told.wake)
         sleeper.asleep_since = self.state.now
         sleeper.kind, sleeper.by, sleeper.wake = told.kind, told.by, told.wake
-        sleeper.waking_since = sleeper.woken_at = None
+        sleeper.waking_since = sleeper.first_wake_at = sleeper.woken_at = None
         self.state.put(sleeper)
         self._leaving.append(worker.name)
 

@@ -22,6 +22,7 @@ class Sleeper:
     failed_wakes: int = 0  # in a row
     waking_since: float | None = None  # it is being woken since then, and has not come yet
     last_wake_at: float | None = None  # when the last wake began
+    first_wake_at: float | None = None  # when the first wake of its present or last sleep began
     took_s: float = 0.0  # seconds that it took to come after its last wake that succeeded; 0: there was none
     woken_at: float | None = None  # it came after such a wake, and its owner has not been there since
 
@@ -93,9 +94,9 @@ class Sleepers:
 
     @property
     def tested(self) -> list[Sleeper]:
-        """The sleepers that were suspended for a test, may be woken, and are not being woken yet."""
+        """The sleepers that were suspended for a test, may be woken, and have not been woken yet."""
         asleep = [one for one in self._asleep.values() if one.by is SleepCause.TEST and not one.wake_blocker]
-        return [one for one in asleep if one.waking_since is None]
+        return [one for one in asleep if one.first_wake_at is None]
 
     @property
     def all_asleep(self) -> list[Sleeper]:

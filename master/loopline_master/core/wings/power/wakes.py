@@ -256,6 +256,8 @@ class Wakes:
 
     def _begin(self, sleeper: Sleeper) -> None:
         sleeper.waking_since = sleeper.last_wake_at = self._state.now
+        if sleeper.first_wake_at is None:
+            sleeper.first_wake_at = self._state.now
         self._state.put(sleeper)
         self._begun.append(sleeper.worker)
 
