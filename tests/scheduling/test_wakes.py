@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import JobCancelled, JobPaused, WakeRequested
+from loopline_master.core.events import JobCancelled, JobPaused, MasterStoodStill, WakeRequested
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done
 from loopline_master.core.scheduler import Scheduler
@@ -184,6 +184,62 @@ def test_computer_that_failed_to_come_three_times_is_woken_on_request_only() -> 
     assert waking(grid) == []
     assert grid.ask(WakeRequested("a1")) == Done()
     assert waking(grid) == ["a1"]
+
+
+@pytest.mark.parametrize("late_s", [5.0, 500.0])
+def test_computer_that_comes_late_was_woken_by_the_grid(late_s: float) -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    first = grid.now
+    grid.step(JobCancelled(job))
+    grid.wait(GIVE_UP_S)
+    assert waking(grid) == []
+    grid.wait(late_s)
+    grid.join("a1")
+    sleeper = grid.store.sleepers["a1"]
+    assert (sleeper.woken_at, sleeper.took_s, sleeper.failed_wakes) == (grid.now, grid.now - first, 0)
+    assert sleeper.is_proven
+
+
+def test_computer_that_comes_long_after_its_wake_was_started_by_its_owner() -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    grid.step(JobCancelled(job))
+    grid.wait(GIVE_UP_S)
+    grid.wait(15 * MINUTE)
+    grid.join("a1")
+    assert grid.store.sleepers["a1"].woken_at is None
+
+
+@pytest.mark.parametrize("starts", [True, False], ids=["start", "pause"])
+def test_wake_is_given_more_time_after_an_absence_of_the_master(starts: bool) -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    grid.step(JobCancelled(job))
+    grid.now += 30 * MINUTE
+    if starts:
+        grid.restart()
+    else:
+        grid.step(MasterStoodStill())
+    grid.join("a1")
+    sleeper = grid.store.sleepers["a1"]
+    assert (sleeper.woken_at, sleeper.failed_wakes) == (grid.now, 0)
+    assert sleeper.took_s == 0.0, "it is not known"
+
+
+def test_tested_computer_that_is_woken_later_on_request_has_not_failed_again() -> None:
+    grid = Grid()
+    put_to_sleep(grid, "a1", by=SleepCause.TEST)
+    grid.wait(15.0)
+    grid.wait(60 * MINUTE)
+    assert grid.ask(WakeRequested("a1")) == Done()
+    grid.wait(MINUTE)
+    grid.join("a1")
+    sleeper = grid.store.sleepers["a1"]
+    assert (sleeper.is_proven, sleeper.failed_wakes, sleeper.took_s) == (True, 0, MINUTE)
 
 
 def test_awake_worker_of_the_subnet_sends_the_packets() -> None:

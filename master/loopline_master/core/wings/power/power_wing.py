@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.events import WakeRequested, WorkerJoined
+from loopline_master.core.events import MasterStarted, MasterStoodStill, WakeRequested, WorkerJoined
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
@@ -26,7 +26,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_master.core.wings.power.wakes import Wakes, came_by_alarm
 from loopline_shared.model import AttemptState, Load
-from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepCause, SleepKind
+from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepKind
 from loopline_shared.protocol.worker_link import Assign, Report
 
 _ASLEEP = "its computer went to sleep"
@@ -59,7 +59,12 @@ class Power(Wing):
             self._sleepers.note(sleeper)
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {WorkerJoined: self._return, WakeRequested: self._request_wake}
+        return {
+            WorkerJoined: self._return,
+            WakeRequested: self._request_wake,
+            MasterStarted: self._renew_wakes,
+            MasterStoodStill: self._renew_wakes,
+        }
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"good_bye": self._say_good_bye}
@@ -88,15 +93,18 @@ class Power(Wing):
             return
         if event.worker in self._leaving:
             self._leaving.remove(event.worker)
-        if sleeper.waking_since is not None and came_by_alarm(sleeper, self.state.now):
-            sleeper.failed_wakes += 1
-        elif sleeper.waking_since is not None:
-            sleeper.woken_from = tuple(sorted({*sleeper.woken_from, sleeper.kind}))
-            sleeper.failed_wakes = 0
-            sleeper.woken_at = None if sleeper.by is SleepCause.TEST else self.state.now
-            sleeper.took_s = self.state.now - sleeper.waking_since
+        if came_by_alarm(sleeper, self.state.now):
+            sleeper.failed_wakes += sleeper.waking_since is not None
+        elif sleeper.is_woken_if_awake(self.state.now):
+            sleeper.note_success(self.state.now)
         sleeper.asleep_since = sleeper.waking_since = None
         self.state.put(sleeper)
+
+    def _renew_wakes(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> None:
+        """Give the computers that are being woken more time: the master was away, and none could connect."""
+        for sleeper in self._sleepers.waking:
+            sleeper.waking_since = self.state.now
+            self.state.put(sleeper)
 
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""

@@ -297,7 +297,8 @@ class Wakes:
 
 def came_by_alarm(sleeper: Sleeper, now: float) -> bool:
     """True if a tested computer that is awake again was probably woken by its own alarm."""
-    return sleeper.by is SleepCause.TEST and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
+    is_tested = sleeper.by is SleepCause.TEST and sleeper.last_wake_at == sleeper.first_wake_at
+    return is_tested and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
 
 
 def _subnet(worker: Worker) -> str:
