@@ -1,11 +1,14 @@
 """``loopline service``: files and commands, checked by the tools that read them."""
 
 import configparser
+import os
 import plistlib
 import shutil
+import stat
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -174,7 +177,31 @@ def test_a_service_of_the_system_has_a_user_for_each_slot() -> None:
     assert plan.install[1] == ["systemd-tmpfiles", "--create", str(alarm)]
     assert rules == Path("/etc/polkit-1/rules.d/60-loopline.rules")
     assert b'subject.user == "loopline"' in permissions
-    assert b"shutdown" not in permissions.replace(b"delay-shutdown", b""), "it may not prevent a shutdown"
+    _, code = permissions.split(b"polkit.addRule")
+    assert b"shutdown" not in code, "it may not prevent a shutdown"
+
+
+@linux_only
+def test_files_of_the_system_are_readable_and_go_with_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit, rules = tmp_path / "unit", tmp_path / "rules"
+    for_ann = plans.Plan({unit: b"x"}, [], [], ["true"])
+    monkeypatch.setattr(
+        install,
+        "plan",
+        lambda system=False, user=None, *_, **__: for_ann if user else replace(for_ann, beside={rules: b""}),
+    )
+    monkeypatch.setattr(install, "SYSTEMD_RUNS", tmp_path)
+    monkeypatch.setattr(trusted, "check", lambda *files: None)
+    before = os.umask(0o077)
+    try:
+        install.install(system=True)
+        assert [stat.S_IMODE(file.stat().st_mode) for file in (unit, rules)] == [0o644, 0o644]
+        install.install(system=True, user="ann")
+    finally:
+        os.umask(before)
+    assert not rules.exists()
 
 
 @linux_only

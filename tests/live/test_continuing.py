@@ -17,6 +17,7 @@ from loopline_shared.model import JobState, TaskId
 from loopline_shared.rest.bodies import CheckpointView
 from tests.campaign import tried
 from tests.live.grid import SHORTEST_LEASE_S, Grid, wait_for
+from tests.live.proxy import Proxy
 from tests.live.test_functions import executor
 from tests.live.test_owner import OWNER
 from tests.sandboxes import without_bubblewrap
@@ -257,12 +258,12 @@ async def test_no_acknowledged_checkpoint_is_lost_when_anything_is_killed(grid: 
     )
 
 
-HANGS = "SIGSTOP past the lease"
+HANGS, CABLE = "SIGSTOP past the lease", "a cable cut past the lease"
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("by", ["kill -9", "SIGTERM", HANGS, "the owner", "the master's kill"])
+@pytest.mark.parametrize("by", ["kill -9", "SIGTERM", HANGS, CABLE, "the owner", "the master's kill"])
 @pytest.mark.parametrize("sandbox", ["off", *([] if without_bubblewrap() else ["bubblewrap"])])
 async def test_minute_of_work_ends_although_it_is_disturbed_every_12_seconds(
     forgetful_grid: Grid, sandbox: str, by: str
@@ -270,14 +271,21 @@ async def test_minute_of_work_ends_although_it_is_disturbed_every_12_seconds(
     """At most 1.4 times its work is executed; without checkpoints it would never end."""
     grid = forgetful_grid
     grid.sandbox = sandbox
+    cables = {name: Proxy(grid.port) for name in ("ant", "bee")}
     with x_server() as one, x_server() as other:
         displays = {"ant": one, "bee": other}
         for name, display in displays.items():
-            await grid.start_worker(name, owner=OWNER | display if by == "the owner" else None)
-        await _disturbed(grid, by, displays)
+            url = await cables[name].start() if by == CABLE else None
+            await grid.start_worker(name, owner=OWNER | display if by == "the owner" else None, url=url)
+        try:
+            await _disturbed(grid, by, displays, cables)
+        finally:
+            if by == CABLE:
+                for cable in cables.values():
+                    await cable.stop()
 
 
-async def _disturbed(grid: Grid, by: str, displays: dict[str, dict[str, str]]) -> None:
+async def _disturbed(grid: Grid, by: str, displays: dict[str, dict[str, str]], cables: dict[str, Proxy]) -> None:
     script = counting(grid, 60).replace("sleep 0.1", "sleep 1").replace(f"|| [ ! -e {grid.folder}/gates/gate ]", "")
     job = await grid.submit(script, checkpoint=CheckpointSpec(every_s=1), max_replicas=1)
     disturbances = 0
@@ -287,6 +295,11 @@ async def _disturbed(grid: Grid, by: str, displays: dict[str, dict[str, str]]) -
         if running:
             if by == "the owner":
                 move_mouse(displays[running[-1].worker], 25)
+            elif by == CABLE:
+                cable = cables[running[-1].worker]
+                cable.fall_silent()
+                await asyncio.sleep(1.5 * SHORTEST_LEASE_S)  # the cable is cut for longer than the lease
+                cable.mend()
             else:
                 await _disturb(grid, running[-1].worker, by)
             disturbances += 1

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from loopline_shared.model import Facts
 from loopline_shared.protocol.power import Armed, WakeFacts
+from loopline_worker import parts
 from loopline_worker.core.hours import Hours
+from loopline_worker.owner.blockers import Pause
 from loopline_worker.power import wake_facts
+from loopline_worker.settings import WorkerSettings
+from loopline_worker.task_group import TaskGroup
 
 ADDRESS = "52:54:00:12:34:56"
 
@@ -129,3 +134,24 @@ def test_hours_begin_again_next_week(tree: Path, now: float, paused_until: float
     facts = replace(facts, hours=((1080, 1920), (7200, 8640)), not_before=paused_until)
     assert wake_facts.until_hours_s(facts, now) == expected
     assert wake_facts.until_hours_s(replace(facts, hours=()), now) is None
+
+
+async def test_facts_are_those_of_the_card_that_leads_to_the_master_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The computer had no network when its worker started."""
+    found = list[tuple[str, str]]()
+
+    def read(card: str, subnet: str, **_: bool) -> None:
+        found.append((card, subnet))
+
+    monkeypatch.setattr(wake_facts, "read", read)
+    async with TaskGroup() as task_group:
+        settings, without_network = (
+            WorkerSettings(master="http://127.0.0.1:1"),
+            Facts("linux", "x86_64", "3.11", "0", "PC", cpus=1, memory_bytes=1, slots=1),
+        )
+        (wing,) = parts._sleep(settings, without_network, task_group, Pause(tmp_path / "pause"))
+        wing._facts("", True)
+        wing._facts("127.0.0.1", True)
+    assert found == [("", ""), ("lo", "127.0.0.0/8")]

@@ -100,7 +100,9 @@ def install(
     if todo.is_written:
         _stop(todo)  # some managers ignore new files while the service runs
     for file, content in {**todo.files, **todo.beside}.items():
-        _write(file, content)
+        _write(file, content, is_public=system)
+    for file in plan(system, role=role).beside.keys() - todo.beside.keys():  # of a service for another user
+        file.unlink(missing_ok=True)
     _note_lingering(todo)
     for command in todo.install:
         _run(command)
@@ -204,10 +206,13 @@ def _check_manager(role: Role) -> None:
         raise LooplineError("no_service_manager", "systemd is not running on this computer", hint)
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write(file: Path, content: bytes, *, is_public: bool = False) -> None:
+    """Write a file. ``is_public``: all users may read it, even if the umask forbids that."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
+        if is_public:
+            file.chmod(0o644)
     except OSError as error:
         hint = "run it with sudo" if isinstance(error, PermissionError) else ""
         raise LooplineError("service", f"cannot write {file}: {error.strerror}", hint) from None

@@ -171,6 +171,15 @@ async def test_nothing_starts_once_a_suspend_is_requested(
         assert computer.posted == [ComputerSleeps(is_off=False), *([] if is_permitted else [ComputerWakes()])]
 
 
+@pytest.mark.parametrize(("is_wanted", "knows_owner"), [(True, True), (False, False)])
+async def test_computer_that_may_be_in_use_is_not_suspended_for_a_test(
+    caplog: pytest.LogCaptureFixture, is_wanted: bool, knows_owner: bool
+) -> None:
+    async with wing_of(Computer(is_wanted=is_wanted), knows_owner=knows_owner) as wing:
+        wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
+    assert "this computer is not suspended for a test" in caplog.text
+
+
 @pytest.mark.parametrize(("expects_work", "is_allowed"), [(True, True), (False, True), (True, False)])
 def test_clock_wakes_the_computer_for_its_owners_hours_if_work_is_expected(
     clock: Path, expects_work: bool, is_allowed: bool

@@ -91,13 +91,11 @@ class SleepWing(AgentWing):
         orders = instruction.orders
         if orders.expects_work is not None:
             self._expects_work = orders.expects_work
-        if orders.test_alarm_s is not None:
-            self._test(orders.test_alarm_s)
-        if not self._knows_owner:
-            return
         if self._sleep_after_s is None:
             self._busy_at = boot_s()
-        self._sleep_after_s = orders.sleep_after_s
+        self._sleep_after_s = orders.sleep_after_s if self._knows_owner else None
+        if orders.test_alarm_s is not None:
+            self._test(orders.test_alarm_s)
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
@@ -122,7 +120,7 @@ class SleepWing(AgentWing):
         else:
             obstacle = facts.obstacle if facts.is_allowed else "its owner does not allow that (allow_wake = false)"
         if obstacle:
-            log.warning("the operator cannot test whether this computer can be woken: %s", obstacle)
+            log.warning("this computer is not suspended for a test: %s", obstacle)
             return
         why = "the operator tests whether it can be woken"
         self._task_group.start(self._suspend(SleepCause.TEST, why, alarm_s))
