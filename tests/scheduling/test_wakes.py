@@ -15,7 +15,7 @@ from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.wakes import GIVE_UP_S, TEST_ALARM_S, WakeOrder
 from loopline_shared.model import Facts
 from loopline_shared.protocol.host_link import HostLink
-from loopline_shared.protocol.power import Armed, GoodBye, PowerOrders, SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.power import Armed, GoodBye, SleepCause, SleepKind, WakeFacts
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.units import limit, submit
 
@@ -378,16 +378,3 @@ def test_tested_computer_that_must_not_be_woken_is_left_to_its_alarm(wake: WakeF
     grid.report("a1", good_bye=GoodBye(SleepKind.SUSPEND, SleepCause.TEST, wake))
     grid.wait(15.0)
     assert grid.store.sleepers["a1"].waking_since is None
-
-
-def test_computer_with_hours_learns_whether_work_is_expected() -> None:
-    grid = Grid()
-    put_to_sleep(grid, "a1", hours=((0, 60),))
-    put_to_sleep(grid, "a2")
-    grid.join("a2")
-    effects = grid.join("a1")
-    assert effects.assigns["a1"].power == PowerOrders(expects_work=False)
-    grid.submit(1, size=600.0)
-    effects = grid.report("a1")
-    assert effects.assigns["a1"].power == PowerOrders(expects_work=True)
-    assert grid.report("a2").assigns["a2"].power is None

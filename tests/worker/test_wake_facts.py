@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,22 +117,6 @@ def test_pause_of_the_owner_forbids_waking_until_its_end(tree: Path) -> None:
     paused = wake_facts.with_hours(facts, Hours(), 3600.0)
     assert before + 3600.0 <= paused.not_before <= time.time() + 3600.0
     assert wake_facts.with_hours(facts, Hours(), math.inf).not_before == 1e11
-
-
-@pytest.mark.parametrize(
-    ("now", "paused_until", "expected"),
-    [
-        (4 * 86400.0, 0.0, 18 * 3600.0),  # Monday, 00:00 UTC
-        (4 * 86400.0 + 19 * 3600.0, 0.0, 4 * 86400.0 + 5 * 3600.0),
-        (4 * 86400.0, 5 * 86400.0, None),
-    ],
-)
-def test_hours_begin_again_next_week(tree: Path, now: float, paused_until: float, expected: float | None) -> None:
-    facts = read(tree)
-    assert facts
-    facts = replace(facts, hours=((1080, 1920), (7200, 8640)), not_before=paused_until)
-    assert wake_facts.until_hours_s(facts, now) == expected
-    assert wake_facts.until_hours_s(replace(facts, hours=()), now) is None
 
 
 async def test_facts_are_those_of_the_card_that_leads_to_the_master_now(

@@ -95,5 +95,3 @@ class PowerOrders:
     """Suspend this computer now, with an alarm of its clock after this time; None: do not."""
     sleep_after_s: Seconds | None = None
     """The grid woke this computer: suspend it when it has had no task for this long; None: leave it awake."""
-    expects_work: bool | None = None
-    """True: before a sleep, set the alarm of the clock to the start of the owner's hours; None: as last ordered."""

@@ -137,6 +137,8 @@ async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(monkeypatch: pytes
             pass
         assert (clock / "wakealarm").read_text() == "+240"
         assert await causes(logind, wing) == SleepCause.TEST
+        wing._on_return()
+        assert (clock / "wakealarm").read_text() == "0", "no alarm is left"
 
 
 @pytest.mark.parametrize("obstacle", ["a task runs", "allow_wake = false", "its lid is closed", "no network card"])
@@ -178,16 +180,6 @@ async def test_computer_that_may_be_in_use_is_not_suspended_for_a_test(
     async with wing_of(Computer(is_wanted=is_wanted), knows_owner=knows_owner) as wing:
         wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
     assert "this computer is not suspended for a test" in caplog.text
-
-
-@pytest.mark.parametrize(("expects_work", "is_allowed"), [(True, True), (False, True), (True, False)])
-def test_clock_wakes_the_computer_for_its_owners_hours_if_work_is_expected(
-    clock: Path, expects_work: bool, is_allowed: bool
-) -> None:
-    wing = SleepWing(TaskGroup(), facts_of, knows_owner=True, alarm=ClockAlarm(clock))
-    wing.obey(FollowOrders(PowerOrders(expects_work=expects_work)))
-    wing._set_alarm(WakeFacts("eth0", "52:54:00:12:34:56", is_allowed=is_allowed, hours=((0, 60),)))
-    assert bool((clock / "wakealarm").read_text()) is (expects_work and is_allowed)
 
 
 @pytest.mark.parametrize(

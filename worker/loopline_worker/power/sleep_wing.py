@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +25,6 @@ from loopline_worker.power.clock_alarm import ClockAlarm
 from loopline_worker.power.login_manager import CALLED_OFF_S, SleepWatch
 from loopline_worker.power.sleep_locks import SleepLocks
 from loopline_worker.power.suspend import suspend
-from loopline_worker.power.wake_facts import until_hours_s
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
 
@@ -64,7 +62,6 @@ class SleepWing(AgentWing):
         self._sleep_after_s: float | None = None  # without a task; None: the grid has not woken this computer
         self._busy_at = 0.0
         self._awake_since = 0.0  # by ``boot_s``: the boot, or the last return
-        self._expects_work = False
 
     @property
     def is_woken(self) -> bool:
@@ -89,8 +86,6 @@ class SleepWing(AgentWing):
         if not isinstance(instruction, FollowOrders):
             return
         orders = instruction.orders
-        if orders.expects_work is not None:
-            self._expects_work = orders.expects_work
         if self._sleep_after_s is None:
             self._busy_at = boot_s()
         self._sleep_after_s = orders.sleep_after_s if self._knows_owner else None
@@ -177,10 +172,7 @@ class SleepWing(AgentWing):
             async with asyncio.timeout(_WITHIN_S):
                 self.agent.post(ComputerSleeps(kind is SleepKind.OFF))
                 await self._until_ended()
-                cause, facts = self._cause(), self._read_facts()
-                if facts and cause is not SleepCause.TEST:
-                    self._set_alarm(facts)
-                self._good_bye = GoodBye(kind, cause, facts)
+                self._good_bye = GoodBye(kind, self._cause(), self._read_facts())
                 self.agent.speak()
                 await _until(lambda: not self.agent.is_linked)
         self._watch.release()
@@ -191,13 +183,6 @@ class SleepWing(AgentWing):
         except OSError as error:  # no file descriptor left
             log.warning("the grid cannot wake this computer: its network cards cannot be read: %s", error)
             return None
-
-    def _set_alarm(self, facts: WakeFacts) -> None:
-        """Have the clock wake this computer at the start of its owner's hours, if work is expected then."""
-        wait_s = until_hours_s(facts, time.time())
-        if self._expects_work and facts.is_allowed and wait_s is not None:
-            with suppress(LooplineError):  # not permitted: then it can only be woken over the network
-                self._alarm.set(wait_s)
 
     async def _until_ended(self) -> None:
         """Wait a moment for the ends of the attempts that are given back."""

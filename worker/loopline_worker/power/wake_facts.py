@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 
 import psutil
@@ -22,7 +21,6 @@ from loopline_worker.host.load import Battery
 _SYS = Path("/sys")
 _LID = Path("/proc/acpi/button/lid")
 _FOR_GOOD = 1e11
-_WEEK_MIN, _THURSDAY_MIN = 7 * 24 * 60, 3 * 24 * 60  # 1970 began on a Thursday
 _ARMED = {"enabled": Armed.YES, "disabled": Armed.NO}
 
 
@@ -62,13 +60,6 @@ def with_hours(facts: WakeFacts, hours: Hours, paused_s: float) -> WakeFacts:
     now, ahead_s = time.time(), time.localtime().tm_gmtoff
     not_before = min(now + paused_s, _FOR_GOOD) if paused_s else 0.0
     return replace(facts, hours=hours.in_utc(ahead_s // 60)[:MAX_SPANS], not_before=not_before)
-
-
-def until_hours_s(facts: WakeFacts, now: float) -> float | None:
-    """Return the seconds until the owner's hours begin next; None if they never do, or only during a pause."""
-    waits_min = [(start - now / 60 - _THURSDAY_MIN) % _WEEK_MIN for start, _ in facts.hours]
-    wait_s = 60 * min(waits_min, default=inf)
-    return wait_s if now + wait_s >= facts.not_before and wait_s < inf else None
 
 
 def _obstacle(is_wired: bool, sys: Path, lid: Path) -> str:

@@ -170,15 +170,12 @@ class Power(Wing):
         return self._wakes.senders()
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Have it wake others, be suspended, or set the alarm of its clock."""
+        """Have it wake others, or be suspended."""
         targets, alarm_s = self._wakes.targets(worker)[:MAX_TARGETS], self._wakes.test_alarm_s(worker)
-        sleeper, after_s, expects_work = self._sleepers.of.get(worker.name), None, None
-        if sleeper and sleeper.woken_at is not None:
-            after_s = self.state.settings.sleep_after_s
-        if sleeper and sleeper.wake and sleeper.wake.hours:
-            expects_work = bool(self.state.index.live)
-        if targets or (alarm_s, after_s, expects_work) != (None, None, None):
-            assign.power = PowerOrders(targets, alarm_s, after_s, expects_work)
+        sleeper = self._sleepers.of.get(worker.name)
+        after_s = self.state.settings.sleep_after_s if sleeper and sleeper.woken_at is not None else None
+        if targets or (alarm_s, after_s) != (None, None):
+            assign.power = PowerOrders(targets, alarm_s, after_s)
         if alarm_s is not None:
             self.state.wings.arrange()  # the test may have been the only reason to be awake
 
