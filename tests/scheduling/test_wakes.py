@@ -155,6 +155,15 @@ def test_computer_is_woken_once_its_hours_begin() -> None:
     assert waking(grid) == ["a1"]
 
 
+@pytest.mark.parametrize(("left_s", "woken"), [(335.0, ["a1"]), (325.0, [])])
+def test_computer_is_not_woken_shortly_before_its_hours_end(left_s: float, woken: list[str]) -> None:
+    grid = Grid(policy="first-come")  # sleep_after_s is 300 s, and it is assumed to take 30 s to wake
+    grid.now = 4 * 86400.0 + 600 * MINUTE - left_s - 2.0
+    put_to_sleep(grid, "a1", hours=((5, 600),))
+    grid.submit(1, size=600.0)
+    assert waking(grid) == woken
+
+
 def test_computer_is_woken_once_its_owner_has_ended_a_pause() -> None:
     grid = Grid(policy="first-come")
     put_to_sleep(grid, "a1", not_before=grid.now + 3 * MINUTE)

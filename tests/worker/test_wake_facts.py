@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,36 @@ def test_hours_of_the_owner_are_given_in_utc(
         monkeypatch.delenv("TZ")
         time.tzset()
     assert (found.hours, found.not_before) == (spans, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("said_on", "asked_at", "is_allowed"),
+    [
+        ("2026-10-23 17:00 +0200", "2026-10-24 18:00 +0200", True),
+        ("2026-10-23 17:00 +0200", "2026-10-26 17:59 +0100", False),
+        ("2026-10-23 17:00 +0200", "2026-10-26 18:00 +0100", True),
+        ("2026-10-23 17:00 +0200", "2026-10-27 07:59 +0100", True),
+        ("2027-03-26 17:00 +0100", "2027-03-30 08:00 +0200", False),
+        ("2027-03-26 17:00 +0100", "2027-03-30 07:59 +0200", True),
+        ("2027-03-26 17:00 +0100", "2027-03-29 18:00 +0200", True),
+        ("2027-06-01 12:00 +0200", "2027-06-07 18:00 +0200", True),
+    ],
+)
+def test_hours_follow_the_change_of_clocks_during_a_sleep(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, said_on: str, asked_at: str, is_allowed: bool
+) -> None:
+    said_at, asked = (datetime.strptime(one, "%Y-%m-%d %H:%M %z").timestamp() for one in (said_on, asked_at))
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")  # as in Berlin
+    time.tzset()
+    monkeypatch.setattr(time, "time", lambda: said_at)
+    try:
+        facts = read(tree)
+        assert facts
+        facts = wake_facts.with_hours(facts, Hours.parse("mon-sun 18:00-08:00"), 0.0)
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert facts.allow_tasks(asked) is is_allowed
 
 
 def test_pause_of_the_owner_forbids_waking_until_its_end(tree: Path) -> None:

@@ -42,7 +42,6 @@ _MOST_JOBS = 100
 """Number of jobs whose waiting tasks are considered at a time, in the order of arrival."""
 _LATER_S = 60.0
 """Pause before waiting work is checked again, for computers that may not be woken yet."""
-_WEEK_MIN, _THURSDAY_MIN = 7 * 24 * 60, 3 * 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +136,17 @@ class Wakes:
         )
 
     def _may_be_woken_now(self, sleeper: Sleeper, allowed: Mapping[str, int]) -> bool:
-        """True if the owner has not just put it to sleep, allows tasks now, and others of its subnet may be woken."""
+        """True if its owner has not just put it to sleep, and allows tasks until it could sleep again.
+
+        Others of its subnet may be woken, too.
+        """
         now, facts = self._state.now, sleeper.wake
         if sleeper.by is SleepCause.TEST or (facts and allowed[facts.subnet] <= 0):
             return False
         is_left_alone = sleeper.by is SleepCause.OWNER and now < (sleeper.asleep_since or 0.0) + _LEFT_ALONE_S
-        return not is_left_alone and facts is not None and now >= facts.not_before and _is_within(facts.hours, now)
+        if is_left_alone or facts is None or not facts.allow_tasks(now):
+            return False
+        return facts.allow_tasks(now + self._wake_s(sleeper) + self._state.settings.sleep_after_s)
 
     def _allowed(self, candidates: Iterable[Sleeper]) -> dict[str, int]:
         """Return how many computers of each subnet may be woken now."""
@@ -303,10 +307,3 @@ def came_by_alarm(sleeper: Sleeper, now: float) -> bool:
 
 def _subnet(worker: Worker) -> str:
     return worker.facts.link.subnet if worker.facts.link else ""
-
-
-def _is_within(hours: Iterable[tuple[int, int]], now: float) -> bool:
-    """True if ``now`` is in one of these weekly spans; without any spans, it always is."""
-    minute = (int(now // 60) + _THURSDAY_MIN) % _WEEK_MIN  # 1970 began on a Thursday
-    spans = tuple(hours)
-    return not spans or any(start <= minute < end or start <= minute + _WEEK_MIN < end for start, end in spans)
