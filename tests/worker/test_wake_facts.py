@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from loopline_shared.model import Facts
 from loopline_shared.protocol.power import Armed, WakeFacts
@@ -147,7 +149,9 @@ def test_pause_of_the_owner_forbids_waking_until_its_end(tree: Path) -> None:
     before = time.time()
     paused = wake_facts.with_hours(facts, Hours(), 3600.0)
     assert before + 3600.0 <= paused.not_before <= time.time() + 3600.0
-    assert wake_facts.with_hours(facts, Hours(), math.inf).not_before == 1e11
+    for_good = wake_facts.with_hours(facts, Hours(), math.inf)
+    assert for_good.not_before == 1e10
+    assert TypeAdapter(WakeFacts).validate_python(asdict(for_good)) == for_good, "the master takes it"
 
 
 async def test_facts_are_those_of_the_card_that_leads_to_the_master_now(

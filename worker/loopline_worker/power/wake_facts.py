@@ -20,7 +20,7 @@ from loopline_worker.host.load import Battery
 
 _SYS = Path("/sys")
 _LID = Path("/proc/acpi/button/lid")
-_FOR_GOOD, _DAY_S = 1e11, 86400
+_FOR_GOOD, _DAY_S = 1e10, 86400
 _ARMED = {"enabled": Armed.YES, "disabled": Armed.NO}
 
 
