@@ -286,13 +286,13 @@ def test_gang_wakes_the_computers_that_it_lacks() -> None:
     assert waking(grid) == ["a1", "a2"]
 
 
-@pytest.mark.parametrize("name", ["bee", "nobody"])
-def test_request_to_wake_a_computer_that_is_awake_is_declined(name: str) -> None:
+@pytest.mark.parametrize(("name", "status", "code"), [("bee", 409, "not_asleep"), ("nobody", 404, "no_such_worker")])
+def test_request_to_wake_a_computer_that_is_awake_is_declined(name: str, status: int, code: str) -> None:
     grid = asleep_grid("a1")
     grid.join("bee", pc())
     reply = grid.ask(WakeRequested(name))
     assert isinstance(reply, Declined)
-    assert reply.code == "not_asleep"
+    assert (reply.status, reply.code) == (status, code)
 
 
 def test_unarmed_computer_is_woken_after_a_request_has_succeeded() -> None:
@@ -358,10 +358,12 @@ def test_tested_computer_that_does_not_come_is_woken_once() -> None:
     assert grid.ask(WakeRequested("a1")) == Done()
 
 
-@pytest.mark.parametrize("code", ["not_connected", "in_use", "has_tasks"])
+@pytest.mark.parametrize("code", ["no_such_worker", "not_connected", "in_use", "has_tasks"])
 def test_computer_in_use_is_not_tested(code: str) -> None:
     grid = Grid()
-    if code != "not_connected":
+    if code == "not_connected":
+        put_to_sleep(grid, "a1")
+    elif code != "no_such_worker":
         grid.join("a1", pc())
         grid.report("a1", in_use=code == "in_use")
     if code == "has_tasks":

@@ -123,7 +123,8 @@ async def wake(
 
 async def _tested(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodies.WorkerView:
     """Return the worker once a test has shown that its computer can be woken. Raises LooplineError."""
-    failed_before, give_up_at = _failed_wakes(view), time.monotonic() + _SUSPENDS_WITHIN_S
+    woken_before, failed_before = view.sleep and view.sleep.last_wake_at, _failed_wakes(view)
+    give_up_at = time.monotonic() + _SUSPENDS_WITHIN_S
     while not (view.sleep and view.sleep.since is not None):
         if time.monotonic() > give_up_at:
             hint = (
@@ -141,6 +142,9 @@ async def _tested(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodi
             )
         await asyncio.sleep(_WAIT_S)
         view = await client.worker(view.name)
+    if view.sleep and view.sleep.last_wake_at == woken_before:
+        message = f"{view.name} came back before it was woken: somebody may have started it"
+        raise LooplineError("not_tested", message, "test it again when nobody uses it")
     if _failed_wakes(view) > failed_before:
         message = f"no magic packet woke {view.name}: it came when its own clock woke it"
         raise LooplineError("wake_failed", message, _CHECKLIST)

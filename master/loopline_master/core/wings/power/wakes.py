@@ -224,6 +224,10 @@ class Wakes:
 
     def request(self, event: WakeRequested, tell: Tell) -> Reply:
         """Wake a computer, or test whether it can be woken, because an operator asks for it."""
+        if event.worker not in self._state.workers:
+            return Declined(
+                404, "no_such_worker", f"there is no worker {event.worker}", "`loopline workers` lists them"
+            )
         if event.is_test:
             return self._test(event.worker, tell)
         worker, sleeper = event.worker, self._sleepers.asleep(event.worker)
@@ -237,8 +241,8 @@ class Wakes:
 
     def _test(self, name: str, tell: Tell) -> Reply:
         """Have an idle computer suspended, to be woken after ``_TEST_WAKE_S``."""
-        worker = self._state.workers.get(name)
-        if worker is None or worker.session is None or not worker.reported:
+        worker = self._state.workers[name]
+        if worker.session is None or not worker.reported:
             return Declined(409, "not_connected", f"{name} is not connected", "`loopline workers` shows who is")
         if worker.load and worker.load.in_use:
             return Declined(409, "in_use", f"somebody may be using {name}", "try again when nobody does")
