@@ -1,4 +1,4 @@
-"""``loopline wake --test``: what it says about a computer that does not pass."""
+"""``loopline wake --test``: the outcomes of a test."""
 
 from __future__ import annotations
 

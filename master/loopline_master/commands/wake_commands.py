@@ -34,7 +34,7 @@ class WakeCommands:
         self._queue: asyncio.Queue[str] = asyncio.Queue()  # of workers; some may have no order any more
 
     def on_commit(self, effects: Effects) -> None:
-        """Queue orders, drop those that are outdated, and log the computers that will no longer be woken."""
+        """Queue orders, drop outdated ones, and log each computer that is left asleep from now on."""
         for sleeper in effects.rows(Sleeper).values():
             if sleeper.waking_since is None:  # it has come, or was given up
                 self._orders.pop(sleeper.worker, None)

@@ -64,7 +64,7 @@ class WakeFacts:
     obstacle: Obstacle = ""  # why waking cannot work now, such as a closed lid; empty: nothing is known
     hours: Annotated[tuple[WeekSpan, ...], Field(max_length=MAX_SPANS)] = ()  # when tasks are allowed; (): always
     hours_change_at: Seconds = 0.0  # since 1970: clocks change then; 0: they do not within half a year
-    hours_change_min: ClockChange = 0  # minutes by which the hours begin earlier, in UTC, from then on
+    hours_change_min: ClockChange = 0  # from then on the hours begin this many minutes earlier in UTC
     not_before: Seconds = 0.0  # since 1970: the owner has paused tasks until then
 
     def armed(self, kind: SleepKind) -> Armed:
