@@ -32,6 +32,7 @@ from loopline_shared.rest.bodies import (
     FoundLine,
     GridChange,
     HistoryReport,
+    HistorySort,
     HistorySubject,
     JobDetail,
     JobView,
@@ -200,9 +201,11 @@ class BlockingClient:
         """Audit the order guarantee: count the jobs that completed before a job that they must not pass."""
         return self._loop_thread.call(self._inner.passing())
 
-    def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
-        """Return the processor time that was used since then, by subject; the greatest first."""
-        return self._loop_thread.call(self._inner.history(by, since=since, limit=limit))
+    def history(
+        self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100, sort: HistorySort = "cpu"
+    ) -> HistoryReport:
+        """Return the processor time and energy used since then, by subject: most CPU time or most energy first."""
+        return self._loop_thread.call(self._inner.history(by, since=since, limit=limit, sort=sort))
 
     def past_jobs(self, *, since: float = 0.0) -> Iterator[PastJob]:
         """Yield the jobs that ended since then, by number, with their sizes and their use of the grid."""

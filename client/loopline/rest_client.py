@@ -37,6 +37,7 @@ from loopline_shared.rest.bodies import (
     FoundLine,
     GridChange,
     HistoryReport,
+    HistorySort,
     HistorySubject,
     JobDetail,
     JobView,
@@ -313,9 +314,12 @@ class RestClient:
         """Audit the order guarantee: count the jobs that completed before a job that they must not pass."""
         return await self._get(PassingReport, "/passing")
 
-    async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
-        """Return the processor time that was used since then, by subject; the greatest first."""
-        return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
+    async def history(
+        self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100, sort: HistorySort = "cpu"
+    ) -> HistoryReport:
+        """Return the processor time and energy used since then, by subject: most CPU time or most energy first."""
+        query = {"by": by, "since": repr(since), "limit": str(limit), "sort": sort}
+        return await self._get(HistoryReport, "/history", query)
 
     def past_jobs(self, *, since: float = 0.0) -> AsyncIterator[PastJob]:
         """Yield the jobs that ended since then, by number, with their sizes and their use of the grid."""

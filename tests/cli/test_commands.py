@@ -471,12 +471,13 @@ def test_history_refuses_options_that_it_would_ignore(run: Run, options: list[st
 
 def test_energy_is_listed_with_its_sources_and_co2(fake: FakeMaster, run: Run) -> None:
     lines = [_LINE.model_copy(update={"energy": _USE}), _LINE.model_copy(update={"subject": "bob"})]
-    report = HISTORY.model_copy(update={"lines": lines, "co2_grams_per_kwh": 400.0})
+    report = HISTORY.model_copy(update={"lines": lines, "co2_grams_per_kwh": 400.0, "energy": _USE})
     fake.on("GET /history", ok(report))
     shown = run("energy").out
     for words in ("1.25 kWh", "50 Wh", "processor package only, GPU", "total: 1.25 kWh useful", "520 g of CO2"):
         assert words in shown
     assert "without a figure: 1 user" in shown
+    assert fake.asked("GET /history")[0].query["sort"] == "energy"
     assert "1.3 kWh" in run("history").out
     fake.on("GET /history", ok(HISTORY))
     assert "no worker measured or declared energy" in run("energy").out

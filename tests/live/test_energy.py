@@ -52,7 +52,7 @@ async def test_energy_of_declared_watts_is_charged_by_cpu_time(grid: Grid) -> No
     await grid.start_worker("bee")
     await grid.ended(await grid.submit(BURNS))
 
-    joules_per_cpu_s = (BUSY_W - IDLE_W) / Computer.here().cpus
+    joules_per_cpu_s = (BUSY_W - IDLE_W) / Computer.here().measured_cores
     attempts = [attempt for number in (job, stopped) for attempt in await grid.attempts(number)]
     useful, wasted = (
         sum(attempt.cpu_s for attempt in attempts if attempt.accepted is is_accepted) * joules_per_cpu_s / 3.6e6

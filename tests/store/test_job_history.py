@@ -35,7 +35,7 @@ async def test_history_counts_votes_of_a_quorum_but_no_losing_replica(store):
         an_attempt(2, number=2, replica=True, **ended(cpu_s=8.0, accepted=False)),
     )
     for subject in ("user", "worker", "job"):
-        [line] = await store.usage.by(subject, 0.0, 1e9, 9)
+        [line] = (await store.usage.by(subject, 0.0, 1e9, 9)).lines
         assert (line.useful_cpu_s, line.wasted_cpu_s, line.replicated_cpu_s) == (7.0, 8.0, 8.0), subject
 
 
@@ -50,7 +50,7 @@ async def test_history_counts_a_preempted_attempt_as_lost(store):
         an_attempt(2, number=1, **ended(cpu_s=8.0, **stopped)),
     )
     for subject in ("user", "worker", "job"):
-        [line] = await store.usage.by(subject, 0.0, 1e9, 9)
+        [line] = (await store.usage.by(subject, 0.0, 1e9, 9)).lines
         assert (line.useful_cpu_s, line.wasted_cpu_s, line.lost_cpu_s) == (2.0, 4.0, 9.0), subject
 
 
@@ -71,11 +71,11 @@ async def test_history_counts_time_in_checkpoints_as_kept(store):
         of_wings={CheckpointAccount: {one.id: one for one in accounts}},
     )
     for subject in ("user", "worker", "job"):
-        line = (await store.usage.by(subject, 0.0, 1e9, 9))[0]
+        line = (await store.usage.by(subject, 0.0, 1e9, 9)).lines[0]
         figures = (line.kept_cpu_s, line.lost_cpu_s, line.wasted_cpu_s, line.checkpoints, line.checkpoint_bytes)
         assert figures == (8.0, 2.0, 3.0, 4, 1010), subject
         assert line.checkpoint_held_s == 0.75
-    (line,) = await store.usage.by("job", 0.0, 1e9, 1)
+    (line,) = (await store.usage.by("job", 0.0, 1e9, 1)).lines
     assert (line.subject, line.checkpoints) == ("1", 4), "the cut line is not brought back by its checkpoints"
     ledger = (await store.jobs.view(1)).ledger
     assert (ledger.kept_cpu_s, ledger.checkpoints, ledger.checkpoint_bytes, ledger.checkpoint_held_s) == (
@@ -84,9 +84,9 @@ async def test_history_counts_time_in_checkpoints_as_kept(store):
         1010,
         0.75,
     )
-    before = await store.usage.by("worker", 0.0, 1e9, 9)
+    before = (await store.usage.by("worker", 0.0, 1e9, 9)).lines
     await keep(store, forgotten_jobs=(1,))
-    assert await store.usage.by("worker", 0.0, 1e9, 9) == before
+    assert (await store.usage.by("worker", 0.0, 1e9, 9)).lines == before
 
 
 async def test_ended_job_explains_its_duration(store):

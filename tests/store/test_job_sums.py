@@ -48,7 +48,7 @@ async def pieces(store):
 
 async def usage_shown(store, windows):
     """Return the usage shown for these windows, and the history of each job."""
-    lines = {(by, *window): await store.usage.by(by, *window, 1000) for by in SUBJECTS for window in windows}
+    lines = {(by, *window): (await store.usage.by(by, *window, 1000)).lines for by in SUBJECTS for window in windows}
     numbers = await store._read(lambda connection: list(connection.scalars(select(jobs.c.id))))
     said = {key: {line.subject: line.model_dump() for line in found} for key, found in lines.items()}
     stories = [asdict(await store.job_histories.of_job(job)) for job in numbers]

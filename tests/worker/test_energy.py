@@ -6,20 +6,24 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from pydantic import ValidationError
 
 from loopline_shared.model import AttemptId, Held, Outcome, Result
 from loopline_shared.protocol.attempt_figures import EnergySource
-from loopline_worker.energy import energy_wing
+from loopline_worker.energy import choice, energy_wing, power_sources
 from loopline_worker.energy.energy_price import EnergyPrice
 from loopline_worker.energy.energy_wing import Energy, KeptIdlePower
-from loopline_worker.energy.power_sources import DeclaredPower, PackageCounters, WattsCommand
+from loopline_worker.energy.power_sources import DeclaredPower, PackageCounters, PowerSource, WattsCommand
+from loopline_worker.host.computer import Computer
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.supervisor.users import package_counters
+from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import run_of, until
 
 PACKAGE = EnergySource.PACKAGE
@@ -64,14 +68,14 @@ async def test_counter_that_wraps_around_counts_on(tmp_path: Path) -> None:
     assert await source.joules(10.0) == pytest.approx(50.0 + 1.0)
 
 
-async def test_counter_that_was_set_back_gives_no_energy(tmp_path: Path) -> None:
+async def test_counter_that_was_reset_gives_no_energy(tmp_path: Path) -> None:
     two_packages(tmp_path, RANGE_UJ // 2, 0)
     source = counters(tmp_path)
-    await source.joules(5.0)
+    await source.joules(60.0)
     two_packages(tmp_path, 0, 0)
-    assert await source.joules(5.0) is None, "it would be 26 kW"
+    assert await source.joules(60.0) is None, "it would be 2.2 kW"
     two_packages(tmp_path, 5_000_000, 0)
-    assert await source.joules(5.0) == pytest.approx(5.0), "the next interval counts again"
+    assert await source.joules(60.0) == pytest.approx(5.0), "the next interval counts again"
 
 
 async def test_package_that_goes_away_gives_no_energy(tmp_path: Path) -> None:
@@ -89,6 +93,7 @@ import os, sys
 sys.path.append({str(WORKER)!r})
 from loopline_worker.supervisor.users import credentials, package_counters
 from loopline_worker.supervisor.users.credentials import TaskUser
+from loopline_worker.supervisor.users.slot_users import SlotUsers
 package_counters.FOLDER = {str(root)!r}
 {script}"""
     done = subprocess.run(
@@ -137,7 +142,9 @@ credentials.settle(TaskUser(20_000, 20_000))
 credentials.keep_only(credentials.NEEDED)
 {REFUSED}
 answer, theirs = os.pipe()
-child = package_counters.start_reading(theirs)
+users = SlotUsers([])
+child = users.start_reading_counters(theirs)
+assert users.start_reading_counters(theirs) == 0, "they are read once in 5 s"
 os.close(theirs)
 os.waitpid(child, 0)
 print(os.read(answer, 1000).decode())
@@ -168,6 +175,32 @@ async def test_command_gives_the_energy_between_two_readings(tmp_path: Path) -> 
     assert await WattsCommand(["sh", "-c", "echo 50; exit 3"]).watts() is None
 
 
+async def test_command_is_read_to_its_end() -> None:
+    output = asyncio.StreamReader()
+    reading = asyncio.create_task(power_sources._all_of(output))
+    output.feed_data(b"9")
+    await until(lambda: not output._buffer)  # type: ignore[attr-defined]
+    output.feed_data(b"5\n")
+    output.feed_eof()
+    assert await reading == b"95\n"
+    endless = asyncio.StreamReader()
+    endless.feed_data(b"5" * 101)
+    with pytest.raises(ValueError, match="too long"):
+        await power_sources._all_of(endless)
+
+
+async def test_children_of_a_command_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power_sources, "_ANSWERS_WITHIN_S", 0.5)
+    for number, output in enumerate(("", ">/dev/null 2>&1")):
+        child = tmp_path / f"child-{number}"
+        script = f"sleep 600 {output} & echo $! >{child}; echo 50"
+        assert await WattsCommand(["sh", "-c", script]).watts() == (50.0 if output else None)
+        pid = int(child.read_text())
+        await until(
+            lambda pid=pid: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        )
+
+
 def test_owner_and_idle_computer_are_not_charged_to_tasks() -> None:
     price = EnergyPrice()
     price.add(joules=200.0, elapsed_s=10.0, busy_cpu_s=0.2)  # 20 W: idle
@@ -179,14 +212,27 @@ def test_owner_and_idle_computer_are_not_charged_to_tasks() -> None:
 def test_price_is_unknown_after_a_reading_that_failed() -> None:
     price = EnergyPrice(idle_w=20.0)
     price.add(600.0, 10.0, 20.0)
-    price.add(220.0, 10.0, 0.5)
-    assert price.joules_per_cpu_s == pytest.approx(20.0), "an idle interval does not tell it"
+    price.add(400.0, 10.0, 4.0)
+    assert price.joules_per_cpu_s == pytest.approx(20.0), "less than half a core gives no price"
     price.add(None, 10.0, 20.0)
     assert price.joules_per_cpu_s is None
 
 
+def test_charges_beyond_the_measured_energy_make_the_next_intervals_cheaper() -> None:
+    price = EnergyPrice(idle_w=20.0)
+    price.add(600.0, 10.0, 10.0)  # 40 J for a CPU-second
+    assert price.charge(20.0, is_measured=False) == 800.0
+    price.add(500.0, 10.0, 25.0)  # but it costs 12 J
+    assert price.joules_per_cpu_s == pytest.approx(12.0)
+    price.add(800.0, 10.0, 20.0)
+    assert price.joules_per_cpu_s == pytest.approx((600.0 - (800.0 - 20.0 * 12.0)) / 20.0)
+    price.add(600.0, 10.0, 20.0)
+    assert price.joules_per_cpu_s == pytest.approx(20.0)
+
+
 def an_attempt(cpu_s: float) -> SimpleNamespace:
-    attempt = SimpleNamespace(held=Held(AttemptId(1, 1, 1), cpu_s=cpu_s))
+    """Return an attempt that runs."""
+    attempt = SimpleNamespace(held=Held(AttemptId(1, 1, 1), wall_s=cpu_s, cpu_s=cpu_s), is_frozen=False)
     attempt.measure = lambda: None
     return attempt
 
@@ -236,12 +282,21 @@ def test_busy_power_needs_a_smaller_idle_power() -> None:
             WorkerSettings(**wrong)
 
 
+@pytest.mark.parametrize("wrong", [" ", "", '/usr/bin/meter "watts'])
+def test_command_must_have_words(wrong: str) -> None:
+    assert WorkerSettings(watts_command='/usr/bin/meter "my plug"').watts_command == '/usr/bin/meter "my plug"'
+    with pytest.raises(ValidationError, match="expected a command such as /usr/local/bin/plug-power"):
+        WorkerSettings(watts_command=wrong)
+
+
 def test_energy_of_gpus_is_not_charged_twice() -> None:
     price = EnergyPrice(idle_w=50.0)
     price.add(3000.0, 10.0, 10.0, apart_j=2000.0)
     assert price.joules_per_cpu_s == pytest.approx((3000.0 - 500.0 - 2000.0) / 10.0)
     price.add(3000.0, 10.0, 10.0, apart_j=4000.0)
     assert price.joules_per_cpu_s == 0.0, "two readings of the GPU fell into this interval"
+    price.add(3000.0, 10.0, 10.0)
+    assert price.joules_per_cpu_s == pytest.approx((2500.0 - 1500.0) / 10.0), "of one, 1500 J are left"
     assert price.idle_w == 50.0
 
 
@@ -252,7 +307,7 @@ async def test_worker_measures_again_and_again(tmp_path: Path, monkeypatch: pyte
     wing, kept = Energy(PACKAGE, price), KeptIdlePower(tmp_path / "idle-power.json", PACKAGE)
     wing.attach(SimpleNamespace(is_in_use=False))  # type: ignore[arg-type]
     part = wing.prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
-    part.attach(attempt := an_attempt(0.0))  # type: ignore[arg-type]
+    part.attach(attempt := an_attempt(1.0))  # type: ignore[arg-type]
     measuring = asyncio.create_task(wing.measure(counters(tmp_path / "powercap"), lambda: next(used), kept))
     await until(lambda: kept.watts is not None)
     assert kept.watts == 0.0
@@ -262,8 +317,8 @@ async def test_worker_measures_again_and_again(tmp_path: Path, monkeypatch: pyte
         nonlocal count
         count += 1
         two_packages(tmp_path / "powercap", 3_000 * count, 0)
-        attempt.held = Held(AttemptId(1, 1, 1), cpu_s=float(count))
-        return part.complete(ended(0.0)).joules is not None
+        attempt.held = Held(AttemptId(1, 1, 1), wall_s=1.0, cpu_s=float(count))
+        return part.joules > 0
 
     await until(has_energy)
     measuring.cancel()
@@ -276,8 +331,7 @@ def test_computer_that_the_grid_woke_is_charged_in_full() -> None:
     wing._charge_in_full(900.0)  # it starts up, and no task is there yet
     parts = [wing.prepare(run_of("work", task=task), SimpleNamespace()) for task in (1, 2, 3)]  # type: ignore[arg-type]
     for part, cpu_s in zip(parts, (4.0, 6.0, 0.0), strict=True):
-        part.attach(attempt := an_attempt(cpu_s))  # type: ignore[arg-type]
-        attempt.held = Held(AttemptId(1, 1, 1), wall_s=cpu_s, cpu_s=cpu_s)
+        part.attach(an_attempt(cpu_s))  # type: ignore[arg-type]
     price.add(600.0, 10.0, 20.0)
     for part in parts:
         part.charge()
@@ -289,7 +343,136 @@ def test_computer_that_the_grid_woke_is_charged_in_full() -> None:
     assert sum(part.joules for part in parts) == 1500.0, "it would be on anyway"
 
 
-def test_owner_who_comes_pays_for_the_rest() -> None:
+def test_remainder_goes_to_no_attempt_whose_result_is_complete() -> None:
+    price = EnergyPrice(idle_w=20.0)
+    wing, agent = Energy(PACKAGE, price, lambda: True), SimpleNamespace(is_in_use=False)
+    wing.attach(agent)  # type: ignore[arg-type]
+    part = wing.prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
+    part.attach(an_attempt(5.0))  # type: ignore[arg-type]
+    part.complete(ended(5.0))
+    wing._charge_in_full(600.0)
+    assert (part.joules, wing._remainder.joules) == (0.0, 600.0)
+
+
+def test_woken_computer_is_charged_no_more_than_was_measured() -> None:
+    price, charged = EnergyPrice(idle_w=20.0), 0.0
+    wing = Energy(PACKAGE, price, lambda: True)
+    wing.attach(SimpleNamespace(is_in_use=False))  # type: ignore[arg-type]
+    for joules, busy_cpu_s, ended_cpu_s in (
+        (900.0, 5.0, ()),
+        (700.0, 40.0, (39.0,)),
+        (600.0, 5.0, ()),
+        (700.0, 9.0, (8.0,)),
+    ):
+        for cpu_s in ended_cpu_s:
+            part = wing.prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
+            part.attach(an_attempt(0.0))  # type: ignore[arg-type]
+            charged += (part.complete(ended(cpu_s)).joules or {PACKAGE: 0.0})[PACKAGE]
+        price.add(joules, 10.0, busy_cpu_s)
+        wing._charge_in_full(joules)
+    assert charged + wing._remainder.joules == pytest.approx(900.0 + 700.0 + 600.0 + 700.0)
+
+
+class Clocks:
+    """Both clocks of a computer, and the CPU time and the power of its programs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.awake_s = self.suspended_s = 0.0
+        self.cores, self.watts = 0.0, 20.0
+        self.used_s = self.used_j = 0.0
+        monkeypatch.setattr(energy_wing, "boot_s", lambda: self.awake_s + self.suspended_s)
+        monkeypatch.setattr(energy_wing, "time", SimpleNamespace(monotonic=lambda: self.awake_s))
+
+    def run(self, seconds: float) -> None:
+        self.awake_s += seconds
+        self.used_s += seconds * self.cores
+        self.used_j += seconds * self.watts
+
+
+async def measure_by(
+    wing: Energy, clocks: Clocks, source: PowerSource, kept: KeptIdlePower, *pauses: Callable[[], None]
+) -> None:
+    """Have a wing measure; between two readings one of the ``pauses`` happens."""
+    left = iter(pauses)
+
+    async def pause() -> None:
+        try:
+            next(left)()
+        except StopIteration:
+            raise asyncio.CancelledError from None
+
+    wing._pause = pause  # type: ignore[method-assign]
+    wing.attach(SimpleNamespace(is_in_use=False))  # type: ignore[arg-type]
+    with pytest.raises(asyncio.CancelledError):
+        await wing.measure(source, lambda: clocks.used_s, kept)
+
+
+async def test_interval_with_a_suspend_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks, price = Clocks(monkeypatch), EnergyPrice()
+    kept = KeptIdlePower(tmp_path / "idle-power.json", PACKAGE)
+    source = PackageCounters(lambda: f"package-0 {int(clocks.used_j * 1e6)} {RANGE_UJ}")
+    prices = []
+
+    def suspend() -> None:
+        clocks.suspended_s += 200.0
+        clocks.run(10.0)
+
+    def busy() -> None:
+        prices.append(price.joules_per_cpu_s)
+        clocks.cores, clocks.watts = 4.0, 60.0
+        clocks.run(10.0)
+
+    await measure_by(
+        Energy(PACKAGE, price), clocks, source, kept, lambda: clocks.run(10.0), busy, busy, suspend, busy, busy
+    )
+    assert prices == [None, 10.0, None, 10.0]
+    assert (price.idle_w, kept.watts) == (20.0, 20.0)
+
+
+async def test_slow_command_leaves_the_idle_power_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks, price = Clocks(monkeypatch), EnergyPrice()
+    clocks.cores, clocks.watts = 2.0, 60.0
+    kept, source = KeptIdlePower(tmp_path / "idle-power.json", EnergySource.SOCKET), WattsCommand(["true"])
+    answers = iter((0.1, 0.1, 9.0, 0.1, 0.1))
+
+    async def watts() -> float:
+        clocks.run(next(answers))
+        return clocks.watts
+
+    source.watts = watts  # type: ignore[method-assign]
+    await measure_by(Energy(EnergySource.SOCKET, price), clocks, source, kept, *[lambda: clocks.run(10.0)] * 4)
+    assert price.idle_w == pytest.approx(60.0)
+    assert kept.watts == pytest.approx(60.0)
+
+
+async def test_readings_are_frequent_only_while_a_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(energy_wing, "_EVERY_S", 0.0)
+    monkeypatch.setattr(energy_wing, "_IDLE_EVERY_S", 600.0)
+    wing = Energy(PACKAGE, EnergyPrice())
+    part = wing.prepare(run_of("work"), SimpleNamespace())  # type: ignore[arg-type]
+    part.attach(attempt := an_attempt(1.0))  # type: ignore[arg-type]
+    await wing._pause()
+    attempt.is_frozen = True
+    part.started(SimpleNamespace())  # type: ignore[arg-type]
+    pausing = asyncio.create_task(wing._pause())
+    await until(lambda: not wing._runs.is_set())
+    assert not pausing.done(), "a frozen task uses nothing"
+    part.on_frozen(False)
+    await pausing
+
+
+async def test_declared_power_is_that_of_all_processors(tmp_path: Path) -> None:
+    computer = Computer.here()
+    computer.cores, computer.measured_cores = 2.0, 8.0
+    settings = WorkerSettings(watts_idle=20.0, watts_busy=100.0)
+    async with TaskGroup() as task_group:
+        [wing] = choice.open_energy(
+            settings, computer, tmp_path / "idle-power.json", task_group, gpus_j=lambda: 0.0, is_woken=lambda: False
+        )
+        assert (wing.kind, wing._price.joules_per_cpu_s) == (EnergySource.DECLARED, 10.0)
+
+
+def test_owner_who_returns_pays_for_the_rest() -> None:
     agent = SimpleNamespace(is_in_use=False)
     wing = Energy(PACKAGE, EnergyPrice(), lambda: True)
     wing.attach(agent)  # type: ignore[arg-type]

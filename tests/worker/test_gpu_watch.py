@@ -112,10 +112,14 @@ async def test_energy_of_a_gpu_is_read_and_charged_to_its_tasks(computer: Comput
     await reads(4_500_000, 10.0)  # 300 W
     await reads(99_000_000, 1000.0)  # not read for long
     await reads(100_000_000, 10.0)  # 100 W
+    await reads(100_000_000, 0.1)  # too soon: the counter has not moved
+    await reads(100_500_000, 9.9)  # 50 W
+    before = dict(wing.watch.read_at)
     gate.touch()
     result = await bench.end_of(run)
     assert result.joules == {EnergySource.GPU: 2500.0 + 500.0}
     assert wing.joules == 3000.0
+    assert wing.watch.read_at == before, "no reading at the end: a driver that hangs would delay the result"
 
 
 async def test_instances_of_a_divided_gpu_are_read_with_their_own_memory(computer: Computer) -> None:
@@ -242,6 +246,7 @@ async def test_load_of_its_own_task_is_no_use_by_the_owner(computer: Computer) -
     assert watch.withheld(computer.gpus[0]) == watch.must_leave(computer.gpus[0]) == ""
     computer.says(f"{WORKING}use {FIRST} {OURS} 1 50 0\nuse {FIRST} {OWNER} 1 0 40\n")
     await watch.look()
+    await watch.read(computer.gpus[:1])  # as after a failed task, which may share the GPU
     assert watch.must_leave(computer.gpus[0]) == "", "one burst of a video call ends no task"
     await watch.look()
     assert watch.must_leave(computer.gpus[0]) == IN_USE

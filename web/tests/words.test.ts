@@ -131,12 +131,11 @@ describe("energy", () => {
     ...{ useful_cpu_s: 1, lost_cpu_s: 0, replicated_cpu_s: 0, wasted_cpu_s: 0 },
     ...{ checkpoint_bytes: 0, checkpoint_held_s: 0, energy: null },
   };
-  const report = { since: 0, until: 1, lines: [line], co2_grams_per_kwh: null };
+  const report = { since: 0, until: 1, lines: [line], co2_grams_per_kwh: null, energy: null };
 
-  it("is summed up, with its sources", () => {
-    const use = { useful_kwh: 1.25, wasted_kwh: 0.05, by_source: { package: 1.1, gpu: 0.2 } };
-    const lines = [line, { ...line, energy: use }];
-    expect(energyWords({ ...report, lines, co2_grams_per_kwh: 400 })).toBe(
+  it("is shown in sum, with its sources", () => {
+    const all = { useful_kwh: 1.25, wasted_kwh: 0.05, by_source: { package: 1.1, gpu: 0.2 } };
+    expect(energyWords({ ...report, energy: all, co2_grams_per_kwh: 400 })).toBe(
       "Energy: 1.25 kWh useful, 50 Wh wasted, 520 g of CO2 (processor package only, GPUs).",
     );
   });

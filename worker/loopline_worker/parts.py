@@ -73,8 +73,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_COUNTERS = Path("/sys/class/powercap")
-"""Energy counters of the processor."""
+_COUNTERS = Path("/sys/class/powercap/intel-rapl:0")
+"""Energy counter of the first package, of Intel or AMD. Most virtual machines have none."""
 
 Post = Callable[[Event], None]
 
@@ -279,7 +279,7 @@ def _energy(
 ) -> list[Energy]:  # fmt: skip
     if not (settings.watts_command or settings.watts_busy or _COUNTERS.exists()):
         return []
-    from loopline_worker.energy.choice import open_energy  # for few workers
+    from loopline_worker.energy.choice import open_energy  # for workers with a source
 
     return open_energy(
         settings, computer, idle_power, task_group,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from contextlib import suppress
 from enum import StrEnum
@@ -62,6 +63,15 @@ def _ip(text: str) -> str:
             socket.inet_pton(family, text)
             return text
     raise ValueError("expected an IP address such as 192.168.1.5")
+
+
+def _command(text: str) -> str:
+    try:
+        if shlex.split(text):
+            return text
+    except ValueError as error:  # a quote is open
+        raise ValueError(f"expected a command such as /usr/local/bin/plug-power: {error}") from None
+    raise ValueError("expected a command such as /usr/local/bin/plug-power")
 
 
 def _several(values: object) -> object:
@@ -193,10 +203,14 @@ class WorkerSettings(Settings):
     ] = None
     watts_busy: Annotated[
         float | None,
-        Field(gt=0, le=20_000, description="its power when all processors are busy: energy, where none is measured"),
+        Field(
+            gt=0,
+            le=20_000,
+            description="its power when all processors are busy; used to compute energy if none is measured",
+        ),
     ] = None
     watts_command: Annotated[
-        str | None,
+        Annotated[str, AfterValidator(_command)] | None,
         Field(max_length=1000, description="a command that prints its power now in watts, by a meter at the socket"),
     ] = None
     policy: Annotated[Policy, Field(description="when tasks run")] = Policy.WHEN_IDLE

@@ -116,8 +116,8 @@ async def energy(
 ) -> None:
     """Show the energy that tasks used: useful, and wasted on attempts whose results do not count.
 
-    Figures are above the power that an idle computer draws. A worker measures them, or its operator declares watts.
-    CO2 is shown if the master's `co2_grams_per_kwh` is set.
+    The total is of all users, listed or not. Figures are above the power that an idle computer draws. A worker
+    measures them, or its operator declares watts. CO2 is shown if the master's `co2_grams_per_kwh` is set.
 
     Parameters
     ----------
@@ -127,10 +127,10 @@ async def energy(
         Only attempts that ended since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00
         (default: all).
     limit
-        At most this many lines, those with the most CPU time first.
+        At most this many lines, those with the most energy first.
     """
     async with common.client() as client:
-        report = await client.history(by, since=since, limit=limit)
+        report = await client.history(by, since=since, limit=limit, sort="energy")
     common.show(report, lambda: energy_table(report, by))
 
 

@@ -315,16 +315,23 @@ class EnergyCounter:
     """Counts the energy of attempts since the master started."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        text = "Energy of attempts where it was measured or declared; counts: their results do, or are votes"
+        text = "Energy measured or declared for attempts that ended; counts: the result was accepted or is a vote"
         self._joules = Totals(registry, "loopline_energy_joules", text, "source", "counts")
+        self._of_open = defaultdict[AttemptId, list[AttemptEnergy]](list)
+        """Of attempts that have not ended: members of a gang whose other members still run."""
 
     def count(self, effects: Effects) -> None:
         """Count the energy of attempts that ended in a step."""
         for energy in effects.rows(AttemptEnergy).values():
-            attempt = effects.attempts[AttemptId(energy.job, energy.task, energy.number)]
+            self._of_open[AttemptId(energy.job, energy.task, energy.number)].append(energy)
+        for id_ in self._of_open.keys() & effects.attempts.keys():
+            attempt = effects.attempts[id_]
+            if attempt.ended_at is None:
+                continue
             is_vote = attempt.asked and attempt.state is AttemptState.SUCCEEDED
             counts = "true" if attempt.accepted or is_vote else "false"
-            self._joules.of[energy.source, counts] += energy.joules
+            for energy in self._of_open.pop(id_):
+                self._joules.of[energy.source, counts] += energy.joules
 
 
 class UnitGauges:

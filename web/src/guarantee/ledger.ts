@@ -31,11 +31,9 @@ const SOURCES: Record<string, string> = {
 
 /** What the attempts of a report used above idle computers; empty where nothing was measured or declared. */
 export function energyWords(report: HistoryReport): string {
-  const uses = report.lines.flatMap((line) => (line.energy ? [line.energy] : []));
-  if (!uses.length) return "";
-  const useful = uses.reduce((sum, use) => sum + use.useful_kwh, 0);
-  const wasted = uses.reduce((sum, use) => sum + use.wasted_kwh, 0);
-  const sources = Object.keys(SOURCES).filter((source) => uses.some((use) => source in use.by_source));
+  if (!report.energy) return "";
+  const { useful_kwh: useful, wasted_kwh: wasted, by_source } = report.energy;
+  const sources = Object.keys(SOURCES).filter((source) => source in by_source);
   const found = sources.map((source) => SOURCES[source]).join(", ");
   const rate = report.co2_grams_per_kwh;
   const co2 = typeof rate === "number" ? `, ${grams((useful + wasted) * rate)} of CO2` : "";

@@ -1,4 +1,6 @@
-"""The choice among the ways to find energy: a meter at the socket, else the processor, else declared watts."""
+"""The choice among sources of energy: the first that is set of a meter's command, the processor's counters and
+declared watts.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 
 _NAME = "energy of tasks"
+_NO_COUNTERS = "this user can read no counters of the processor (a service whose tasks have users of their own can)"
 
 
 def meter_of(settings: WorkerSettings) -> PowerSource | None:
@@ -52,7 +55,7 @@ def open_energy(
         task_group.start(wing.measure(meter, computer.busy_cpu_s, kept, apart_j))
         return [wing]
     if settings.watts_busy is not None and settings.watts_idle is not None:
-        joules = (settings.watts_busy - settings.watts_idle) / computer.cpus
+        joules = (settings.watts_busy - settings.watts_idle) / computer.measured_cores
         wing = Energy(EnergySource.DECLARED, EnergyPrice(settings.watts_idle, joules), is_woken)
         power = DeclaredPower(settings.watts_idle, joules, computer.busy_cpu_s)
         task_group.start(wing.measure(power, computer.busy_cpu_s))
@@ -71,5 +74,5 @@ async def ability(settings: WorkerSettings) -> Ability:
         return Ability(_NAME, True, "measured by the processor: its package only")
     if settings.watts_busy is not None:
         return Ability(_NAME, True, f"declared: {settings.watts_idle:g} W idle, {settings.watts_busy:g} W busy")
-    words = "a container cannot measure it" if is_contained() else "this user can read no counters of the processor"
+    words = "a container cannot measure it" if is_contained() else _NO_COUNTERS
     return Ability(_NAME, False, f"{words}; set watts_idle and watts_busy, or watts_command (docs/energy.md)")

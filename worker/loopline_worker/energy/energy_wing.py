@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,14 +24,16 @@ from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart, OngoingA
 from loopline_worker.energy.energy_price import EnergyPrice, Remainder
 from loopline_worker.energy.power_sources import PowerSource
 from loopline_worker.host.boot_clock import boot_s
-from loopline_worker.launch.interface import Job
+from loopline_worker.launch.interface import Job, Tree
 
 log = logging.getLogger(__name__)
 
 _EVERY_S, _IDLE_EVERY_S = 10.0, 60.0
 """Time between readings, with and without tasks."""
 _LONGEST_S = 300.0
-"""A longer interval is not used: the computer was asleep, and a counter may have begun again more than once."""
+"""A longer interval is not used: a counter may have wrapped around more than once."""
+_SUSPENDED_S = 0.5
+"""An interval with more time in suspend is not used: nothing was measured, or a counter was reset."""
 
 
 class Energy(AgentWing):
@@ -43,13 +46,12 @@ class Energy(AgentWing):
         self.kind, self._price, self._is_woken = kind, price, is_woken
         self._remainder = Remainder()
         self._parts = WeakSet[EnergyPart]()
-        self._has_part = asyncio.Event()
+        self._runs = asyncio.Event()  # a task has started or continues
 
     def prepare(self, run: Run, job: Job) -> EnergyPart:
         """Return the account of a new attempt."""
-        part = EnergyPart(self.kind, self._price, self._parts.discard)
+        part = EnergyPart(self.kind, self._price, on_run=self._runs.set, on_end=self._parts.discard)
         self._parts.add(part)
-        self._has_part.set()
         return part
 
     async def measure(
@@ -63,13 +65,14 @@ class Energy(AgentWing):
 
         ``apart_j``: joules in the figures of the source that tasks are charged for elsewhere.
         """
-        before = boot_s(), busy_cpu_s(), apart_j()
+        before = time.monotonic(), busy_cpu_s(), apart_j()
+        suspended_s = _suspended_s()
         while True:
-            measured = await source.joules(boot_s() - before[0])
-            now = boot_s(), busy_cpu_s(), apart_j()
+            now = time.monotonic(), busy_cpu_s(), apart_j()  # a command may take seconds to answer
             elapsed_s, cpu_s, elsewhere_j = (one - other for one, other in zip(now, before, strict=True))
-            before = now
-            if elapsed_s > _LONGEST_S:
+            measured = await source.joules(elapsed_s)
+            before, suspended_before_s, suspended_s = now, suspended_s, _suspended_s()
+            if elapsed_s > _LONGEST_S or suspended_s - suspended_before_s > _SUSPENDED_S:
                 measured = None
             self._price.add(measured, elapsed_s, cpu_s, elsewhere_j)
             for part in self._parts:
@@ -84,19 +87,24 @@ class Energy(AgentWing):
         self._remainder.add(joules if self._is_woken() else None, self._price.charged_j)
         if self.agent.is_in_use:
             self._remainder.forget()
-        running = [part for part in self._parts if part.has_begun]
+        running = [part for part in self._parts if part.is_running]
         each_j = self._remainder.share_out(len(running))
         for part in running:
             part.joules += each_j
 
     async def _pause(self) -> None:
-        """Wait until the next reading is due: without tasks, soon after the start of one."""
+        """Wait until the next reading is due: without running tasks, soon after the start of one."""
         await asyncio.sleep(_EVERY_S)
-        if not self._parts:
-            self._has_part.clear()
+        if not any(part.is_running for part in self._parts):
+            self._runs.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_IDLE_EVERY_S - _EVERY_S):
-                    await self._has_part.wait()
+                    await self._runs.wait()
+
+
+def _suspended_s() -> float:
+    """Return the time in suspend since the boot, in seconds; 0 where no clock tells it."""
+    return boot_s() - time.monotonic()
 
 
 class EnergyPart(AttemptPart):
@@ -104,8 +112,15 @@ class EnergyPart(AttemptPart):
 
     _attempt: OngoingAttempt
 
-    def __init__(self, kind: EnergySource, price: EnergyPrice, on_end: Callable[[EnergyPart], None]) -> None:
-        self._kind, self._price, self._on_end = kind, price, on_end
+    def __init__(
+        self,
+        kind: EnergySource,
+        price: EnergyPrice,
+        *,
+        on_run: Callable[[], None],
+        on_end: Callable[[EnergyPart], None],
+    ) -> None:
+        self._kind, self._price, self._on_run, self._on_end = kind, price, on_run, on_end
         self._cpu_s = self.joules = 0.0
 
     def attach(self, attempt: OngoingAttempt) -> None:
@@ -113,29 +128,39 @@ class EnergyPart(AttemptPart):
         self._attempt = attempt
 
     @property
-    def has_begun(self) -> bool:
-        """True if its process has run."""
-        return self._attempt.held.wall_s > 0
+    def is_running(self) -> bool:
+        """True if its process has begun and is not frozen."""
+        return self._attempt.held.wall_s > 0 and not self._attempt.is_frozen
+
+    def started(self, tree: Tree) -> None:
+        """Have a reading soon."""
+        self._on_run()
+
+    def on_frozen(self, is_frozen: bool) -> None:
+        """Have a reading soon once the task continues."""
+        if not is_frozen:
+            self._on_run()
 
     def charge(self) -> None:
         """Charge the CPU time since the last call at the present price."""
         self._attempt.measure()
-        self._charge_until(self._attempt.held.cpu_s)
+        self._charge_until(self._attempt.held.cpu_s, is_measured=True)
 
     def complete(self, result: Result) -> Result:
-        """Add the attempt's energy to its result, unless there is none."""
-        self._charge_until(result.cpu_s)
+        """Close the account, and add the attempt's energy to its result, unless there is none."""
+        self._charge_until(result.cpu_s, is_measured=False)
+        self._on_end(self)
         if self.joules <= 0:
             return result
         return replace(result, joules={**(result.joules or {}), self._kind: round(self.joules, 3)})
 
     def after_end(self) -> None:
-        """Close the account."""
+        """Close the account of an attempt without a result."""
         self._on_end(self)
 
-    def _charge_until(self, cpu_s: float) -> None:
+    def _charge_until(self, cpu_s: float, *, is_measured: bool) -> None:
         if cpu_s > self._cpu_s:
-            self.joules += self._price.charge(cpu_s - self._cpu_s)
+            self.joules += self._price.charge(cpu_s - self._cpu_s, is_measured=is_measured)
             self._cpu_s = cpu_s
 
 

@@ -15,7 +15,9 @@ from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_worker.supervisor import requests
 
 MAX_WATTS = 20_000.0
-"""A computer or a package draws less: a higher figure is a fault of the meter, or a counter that was reset."""
+"""A computer draws less: a higher figure is a fault of the meter."""
+_MAX_PACKAGE_WATTS = 1000.0
+"""A package draws less: its counter was reset, and did not wrap around."""
 _ANSWERS_WITHIN_S = 10.0
 _MOST_BYTES = 100
 
@@ -26,7 +28,7 @@ class PowerSource(Protocol):
     kind: EnergySource
 
     async def joules(self, elapsed_s: float) -> float | None:
-        """Return the energy since the last call, which was ``elapsed_s`` ago; None: not known, or the first call."""
+        """Return the energy since the last call, ``elapsed_s`` seconds ago; None: not known, or the first call."""
 
 
 Counts = dict[str, tuple[int, int]]
@@ -58,7 +60,7 @@ class PackageCounters:
 def joules_between(before: Counts, now: Counts, elapsed_s: float) -> float | None:
     """Return the energy between two readings. A counter may wrap around once in between.
 
-    None if a package has come or gone, or a counter was set back, as by a suspend.
+    None if a package has come or gone, or a counter was reset.
     """
     if before.keys() != now.keys():
         return None
@@ -66,14 +68,14 @@ def joules_between(before: Counts, now: Counts, elapsed_s: float) -> float | Non
     for package, (count, most) in now.items():
         used = count - before[package][0]
         joules = (used if used >= 0 else used + most) / 1e6
-        if not 0 <= joules <= MAX_WATTS * elapsed_s:
+        if not 0 <= joules <= _MAX_PACKAGE_WATTS * elapsed_s:
             return None
         total += joules
     return total
 
 
 class WattsCommand:
-    """A command that prints the power of the whole computer in watts: a number alone, with nothing around it."""
+    """A command that prints the power of the whole computer in watts, as a number without anything else, and ends."""
 
     kind = EnergySource.SOCKET
 
@@ -95,16 +97,26 @@ class WattsCommand:
             )
             async with asyncio.timeout(_ANSWERS_WITHIN_S):
                 assert process.stdout
-                said = await process.stdout.read(_MOST_BYTES)
+                said = await _all_of(process.stdout)
                 code = await process.wait()
             watts = float(said)
             return watts if code == 0 and 0 < watts <= MAX_WATTS else None  # a nan is not above 0
         except (OSError, ValueError):  # TimeoutError is an OSError
             return None
         finally:
-            if process and process.returncode is None:
-                with suppress(ProcessLookupError, AttributeError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            if process:
+                with suppress(ProcessLookupError, PermissionError, AttributeError):  # Windows has no groups
+                    os.killpg(process.pid, signal.SIGKILL)  # children may have outlived it
+
+
+async def _all_of(stream: asyncio.StreamReader) -> bytes:
+    """Return everything until the end of the stream. Raises ValueError beyond 100 bytes."""
+    said = b""
+    while part := await stream.read(_MOST_BYTES):
+        said += part
+        if len(said) > _MOST_BYTES:
+            raise ValueError("too long")
+    return said
 
 
 class DeclaredPower:

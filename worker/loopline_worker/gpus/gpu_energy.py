@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+_SHORTEST_S = 5.0
+"""The counter moves only now and then, so the power of a shorter interval is not known."""
 _LONGEST_S = 30.0
 """A GPU is read every 10 s while a task has it; in a longer interval it was not, for some time."""
 _MOST_WATTS = 5_000.0
@@ -18,9 +20,15 @@ class GpuEnergy:
         self._idle_w = inf
 
     def since_last(self, at: float, joules: float) -> float:
-        """Return the joules above idle since the last reading; 0 for a repeated one, and after a longer time."""
-        before, self._before = self._before, (at, joules)
-        if before is None or not 0 < (elapsed_s := at - before[0]) <= _LONGEST_S:
+        """Return the joules above idle since the last reading; 0 after less than 5 s or more than 30 s.
+
+        A reading that comes too soon is not used at all.
+        """
+        before, elapsed_s = self._before, at - self._before[0] if self._before else inf
+        if elapsed_s < _SHORTEST_S:
+            return 0.0
+        self._before = at, joules
+        if before is None or elapsed_s > _LONGEST_S:
             return 0.0
         power_w = (joules - before[1]) / elapsed_s
         if not 0 <= power_w <= _MOST_WATTS:

@@ -111,16 +111,17 @@ class GpuWatch:
         for each in self._gpus():
             if each not in to_read:
                 self._note_use(each, is_used=False, now=now)
-        await self.read(to_read, tasks)
+        await self.read(to_read)
+        for each in to_read:
+            self._note_uses(each, tasks.get(each.gpu.id), time.monotonic())
 
-    async def read(self, gpus: Sequence[LocalGpu], tasks: Mapping[str, Iterable[int]] | None = None) -> None:
-        """Read these GPUs, asleep or not. ``tasks``: as ``Tasks`` returns them; None: as they are now."""
-        tasks = self._tasks() if tasks is None else tasks
+    async def read(self, gpus: Sequence[LocalGpu]) -> None:
+        """Read whether these GPUs work, asleep or not."""
         nvidia = {each.place: each for each in gpus if each.maker is GpuMaker.NVIDIA}
         readings = await self._reader.read(list(nvidia), WATCH_EVERY_S) if nvidia else {}
         for each in gpus:
             reading = readings.get(each.place) or self._read_amd(each)
-            self._note(each, reading, tasks.get(each.gpu.id), time.monotonic())
+            self._note(each, reading)
 
     def _may_read(self, each: LocalGpu, tasks: Mapping[str, Iterable[int]], now: float) -> bool:
         name = each.gpu.id
@@ -148,10 +149,9 @@ class GpuWatch:
             return GpuReading(uses={_ALL: float((device / "gpu_busy_percent").read_text())})
         return GpuReading()
 
-    def _note(self, each: LocalGpu, reading: GpuReading, own: Iterable[int] | None, now: float) -> None:
-        """Apply a reading. ``own``: processes of the task that has the GPU; None: no task has it."""
+    def _note(self, each: LocalGpu, reading: GpuReading) -> None:
         name = each.gpu.id
-        self.readings[name], self.read_at[name] = reading, now
+        self.readings[name], self.read_at[name] = reading, time.monotonic()
         before = self._broken.get(name, "")
         if not reading.trouble:
             self._broken.pop(name, None)
@@ -160,6 +160,13 @@ class GpuWatch:
             log.warning("GPU %d, %s, is %s", each.gpu.index, each.gpu.model, self._broken[name])
         if before and not reading.trouble:
             log.info("GPU %d, %s, is in service again", each.gpu.index, each.gpu.model)
+
+    def _note_uses(self, each: LocalGpu, own: Iterable[int] | None, now: float) -> None:
+        """Apply the uses in the last reading.
+
+        ``own``: processes of the tasks that have the GPU; None: no task has it.
+        """
+        name, reading = each.gpu.id, self.readings[each.gpu.id]
         if self._is_dedicated or reading.trouble:
             self._note_use(each, is_used=False, now=now)
         elif reading.uses is None or self._is_contained:

@@ -104,7 +104,7 @@ class Gpus(AgentWing):
         obstacle = f"this worker has no GPU {missing[0]}" if missing else ""
         part = GpuPart(
             own, self._locks, self.watch, obstacle,
-            on_news=self._on_news, on_end=lambda: self._parts.pop(run.attempt, None),
+            on_news=self._check, on_end=lambda: self._parts.pop(run.attempt, None),
         )  # fmt: skip
         self._parts[run.attempt] = part
         return part
@@ -130,10 +130,6 @@ class Gpus(AgentWing):
         self._charge()
         if self._check():
             self.agent.speak()
-
-    def _on_news(self) -> None:
-        self._charge()
-        self._check()
 
     def _charge(self) -> None:
         """Charge tasks for the energy of their GPUs since the last reading. Tasks that share one get equal parts."""
@@ -209,12 +205,11 @@ class GpuPart(AttemptPart):
         self._tree = tree
 
     async def on_end(self, ended: Ended, verdict: Verdict) -> Verdict:
-        """Give a failed task back if one of its GPUs has failed, because this may be why. Read their energy."""
-        if verdict[0] is Outcome.FAILED or self.joules:
-            await self._watch.read(self.gpus)  # others' tasks may share one
-            self._on_news()
+        """Give a failed task back if one of its GPUs has failed, because this may be why."""
         if verdict[0] is not Outcome.FAILED:
             return verdict
+        await self._watch.read(self.gpus)  # others' tasks may share one
+        self._on_news()
         failure = self._broken()
         return (Outcome.GIVEN_BACK, failure) if failure else verdict
 

@@ -17,9 +17,9 @@ _SOURCES = {
 
 
 def energy_table(report: bodies.HistoryReport, by: bodies.HistorySubject) -> RenderableType:
-    """Return a table of the energy in a report, with its sum."""
+    """Return a table of the energy in a report, with the energy of all users."""
     known = [(line, line.energy) for line in report.lines if line.energy]
-    if not known:
+    if not report.energy:
         return Text(
             "no worker measured or declared energy in that time: set watts_idle and watts_busy, or watts_command, "
             "on workers"
@@ -31,10 +31,9 @@ def energy_table(report: bodies.HistoryReport, by: bodies.HistorySubject) -> Ren
     for line, use in known:
         subject = (line.subject, Text(line.name)) if by == "job" else (line.subject,)
         made.add_row(*subject, *_figures(use.useful_kwh, use.wasted_kwh, grams), _sources(use))
-    useful_kwh, wasted_kwh = sum(use.useful_kwh for _, use in known), sum(use.wasted_kwh for _, use in known)
-    total: list[RenderableType] = [made, Text(_total(useful_kwh, wasted_kwh, grams))]
+    total: list[RenderableType] = [made, Text(_total(report.energy.useful_kwh, report.energy.wasted_kwh, grams))]
     if rest := len(report.lines) - len(known):
-        total.append(Text(f"without a figure: {human.plural(rest, by)}", "dim"))
+        total.append(Text(f"listed without a figure: {human.plural(rest, by)}", "dim"))
     since = f"since {human.moment(report.since)}" if report.since else "since the beginning"
     return Group(Text(since, "dim"), *total)
 

@@ -12,12 +12,21 @@ from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
-from loopline_shared.rest.bodies import HistoryReport, HistorySubject, Page, ParallelReport, PastJob, WorkerStay
+from loopline_shared.rest.bodies import (
+    HistoryReport,
+    HistorySort,
+    HistorySubject,
+    Page,
+    ParallelReport,
+    PastJob,
+    WorkerStay,
+)
 from loopline_shared.rest.times import Moment
 
 routes = Routes("history")
 
 By = Annotated[HistorySubject, Field(description="A line for each of these")]
+Sort = Annotated[HistorySort, Field(description="The largest comes first: by CPU time, or by energy")]
 
 
 @routes("GET /history", READERS)
@@ -30,11 +39,11 @@ async def get_history(
     since: Moment = 0.0,
     until: Moment | None = None,
     limit: Limit = 100,
+    sort: Sort = "cpu",
 ) -> HistoryReport:
-    """Return what attempts used that ended between two moments, by user, worker or job, most CPU time first."""
-    end = _end(scheduler, until)
-    lines = await store.usage.by(by, since, end, limits.page_size(limit))
-    return HistoryReport(since=since, until=end, lines=lines, co2_grams_per_kwh=settings.co2_grams_per_kwh)
+    """Return what attempts used that ended between two moments, by user, worker or job."""
+    report = await store.usage.by(by, since, _end(scheduler, until), limits.page_size(limit), sort)
+    return report.model_copy(update={"co2_grams_per_kwh": settings.co2_grams_per_kwh})
 
 
 @routes("GET /history/jobs", READERS)

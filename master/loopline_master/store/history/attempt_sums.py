@@ -30,6 +30,12 @@ _is_lost = or_(attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST)), a
 """Failed, lost, preempted, or cancelled with its job: as the job's own account has it (estimates/measure.py)."""
 
 
+def ended_within(since: float, until: float, *, is_by_key: bool) -> ColumnElement[bool]:
+    """Return the condition; by key, a sum keeps the index on the end out, and the rows in the order of their key."""
+    ended_at: ColumnElement[float | None] = attempts.c.ended_at + 0 if is_by_key else attempts.c.ended_at
+    return and_(ended_at >= since, ended_at < until)
+
+
 def _cpu_s(of: ColumnElement[bool]) -> ColumnElement[float]:
     return func.sum(case((of, attempts.c.cpu_s), else_=0.0))
 

@@ -7,15 +7,16 @@ proportion to CPU time. The rest is wasted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, case, exists, func, select
 
-from loopline_master.store.history.attempt_sums import IS_VOTE, KEPT_KNOWN_S
+from loopline_master.store.history.attempt_sums import IS_VOTE, KEPT_KNOWN_S, ended_within
 from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import attempts, checkpoint_accounts, energies, energy_usage, jobs, workers
+from loopline_shared.protocol.attempt_figures import EnergySource
 from loopline_shared.rest.bodies import EnergyUse, HistorySubject
 
 DAY_S = 86400
@@ -28,17 +29,46 @@ _useful_j = func.sum(energies.c.joules * case((attempts.c.accepted | IS_VOTE, 1.
 _all_j = func.sum(energies.c.joules).label("all_j")
 
 
-def energy_by(connection: Connection, subject: HistorySubject, since: float, until: float) -> dict[str, EnergyUse]:
-    """Return the energy of attempts that ended between these moments, by user, worker or job."""
+def energy_by(
+    connection: Connection,
+    subject: HistorySubject,
+    since: float,
+    until: float,
+    *,
+    is_by_key: bool,
+    among: Collection[int] | None = None,
+) -> dict[str, EnergyUse]:
+    """Return the energy of attempts that ended between these moments, by user, worker or job.
+
+    ``is_by_key``: read all rows, and do not use the index on the end. ``among``: only of these jobs.
+    """
     found: dict[str, dict[str, tuple[float, float]]] = defaultdict(lambda: defaultdict(lambda: (0.0, 0.0)))
-    ended_at = attempts.c.ended_at + 0  # the rows are found by their key, not by their end
-    for row in _rows(connection, _query(_SUBJECTS[subject]).where(ended_at >= since, ended_at < until)):
+    rows = _query(_SUBJECTS[subject]).where(ended_within(since, until, is_by_key=is_by_key))
+    for row in _rows(connection, rows if among is None else rows.where(energies.c.job.in_(among))):
         _add(found[str(row.subject)], row.source, row.useful_j, row.all_j - row.useful_j)
     begin = energy_usage.c.day * DAY_S
     query = select(energy_usage).where(energy_usage.c.kind == subject, begin >= since, begin < until)
     for row in connection.execute(query):
         _add(found[row.name], row.source, row.useful_j, row.wasted_j)
     return {name: _use_of(sums) for name, sums in found.items()}
+
+
+def energy_of_jobs(since: float, until: float, *, is_by_key: bool) -> Subquery:
+    """Return the query for the energy of each job by attempts that ended between these moments, in joules."""
+    query = select(energies.c.job, _all_j).join_from(energies, attempts, _is_of(attempts))
+    return query.where(ended_within(since, until, is_by_key=is_by_key)).group_by(energies.c.job).subquery()
+
+
+def total_energy(uses: Iterable[EnergyUse]) -> EnergyUse | None:
+    """Return the sum of these; None if there are none."""
+    useful_kwh = wasted_kwh = 0.0
+    by_source: dict[EnergySource, float] = defaultdict(float)
+    for use in uses:
+        useful_kwh += use.useful_kwh
+        wasted_kwh += use.wasted_kwh
+        for source, kwh in use.by_source.items():
+            by_source[source] += kwh
+    return EnergyUse(useful_kwh=useful_kwh, wasted_kwh=wasted_kwh, by_source=by_source) if by_source else None
 
 
 def keep_energy(connection: Connection, kind: str, name: ColumnElement[str], here: ColumnElement[bool]) -> None:

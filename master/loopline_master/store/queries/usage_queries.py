@@ -5,18 +5,19 @@ Of large jobs most is read from their sums (history/job_sums.py), and only what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, func, literal, select
 
 from loopline_master.store.database import Transact
-from loopline_master.store.history.attempt_sums import OF_CHECKPOINTS, USED, of_checkpoints
-from loopline_master.store.history.energy_sums import energy_by
+from loopline_master.store.history.attempt_sums import OF_CHECKPOINTS, USED, ended_within, of_checkpoints
+from loopline_master.store.history.energy_sums import energy_by, energy_of_jobs, total_energy
 from loopline_master.store.history.job_sums import Tasks, among, is_large, tasks_without
 from loopline_master.store.tables import attempts, job_sums, jobs, specs, usage, worker_sums
-from loopline_shared.rest.bodies import EnergyUse, HistoryLine, HistorySubject
+from loopline_shared.rest.bodies import EnergyUse, HistoryLine, HistoryReport, HistorySort, HistorySubject
 
 FORGOTTEN_WORKERS = "(forgotten workers)"
 _DAY_S = 86400
@@ -33,21 +34,26 @@ class UsageQueries:
     def __init__(self, read: Transact) -> None:
         self._read = read
 
-    async def by(self, subject: HistorySubject, since: float, until: float, limit: int) -> list[HistoryLine]:
-        """Return the usage by attempts that ended between these moments; the largest comes first.
+    async def by(
+        self, subject: HistorySubject, since: float, until: float, limit: int, sort: HistorySort = "cpu"
+    ) -> HistoryReport:
+        """Return the usage by attempts that ended between these moments, with the most CPU time or energy first.
 
         Of forgotten jobs, those count that ended on a day which begins between them; a line for each job has none of
         them, for nothing else is kept of them.
         """
 
-        def work(connection: Connection) -> list[HistoryLine]:
+        def work(connection: Connection) -> HistoryReport:
             large = _Large(connection, since, until)
             ended = _Ended(since, until, is_by_key=since <= 0 or large.is_most(), are_large_apart=bool(large))
-            parts = [connection.execute(query) for query in _small(subject, ended, limit)]
+            parts = [connection.execute(query) for query in _small(subject, ended, limit, sort)]
             corrections = map(_line_of, connection.execute(_by_checkpoints(subject, since, until)))
             lines = _added(*(map(_line_of, part) for part in parts), large.lines(subject), corrections=corrections)
-            largest = sorted(lines, key=lambda line: (-_cpu_of(line), _rank(subject, line)))[:limit]
-            return _with_energy(largest, energy_by(connection, subject, since, until))
+            lines, total = _with_energy(connection, subject, ended, lines)
+            lines.sort(key=lambda line: (-_cpu_of(line), _rank(subject, line)))
+            if sort == "energy":
+                lines.sort(key=_kwh_of, reverse=True)
+            return HistoryReport(since=since, until=until, lines=lines[:limit], energy=total)
 
         return await self._read(work)
 
@@ -69,19 +75,13 @@ class _Ended:
         if self.are_large_apart:  # a sum is no key: so the jobs come first, and then the attempts of each
             is_its = attempts.c.job == jobs.c.id + 0 if self.is_by_key else attempts.c.job + 0 == jobs.c.id
             query = query.join_from(attempts, jobs, is_its).where(~is_large())
-        return query.where(_within(self.since, self.until, is_by_key=self.is_by_key))
+        return query.where(ended_within(self.since, self.until, is_by_key=self.is_by_key))
 
 
-def _within(since: float, until: float, *, is_by_key: bool) -> ColumnElement[bool]:
-    """Return the condition; by key, a sum keeps the index on the end out, and the rows in the order of their key."""
-    ended_at: ColumnElement[float | None] = attempts.c.ended_at + 0 if is_by_key else attempts.c.ended_at
-    return and_(ended_at >= since, ended_at < until)
-
-
-def _small(subject: HistorySubject, ended: _Ended, limit: int) -> Iterator[Select[Any]]:
+def _small(subject: HistorySubject, ended: _Ended, limit: int, sort: HistorySort) -> Iterator[Select[Any]]:
     """Yield the queries for the lines of all jobs but large ones, if those are apart."""
     if subject == "job":  # there may be many of them
-        yield _of_jobs(ended).limit(limit)
+        yield _of_jobs(ended, sort).limit(limit)
     else:
         yield _of_workers(ended) if subject == "worker" else _of_users(ended)
         yield _forgotten(subject, ended.since, ended.until)
@@ -89,7 +89,7 @@ def _small(subject: HistorySubject, ended: _Ended, limit: int) -> Iterator[Selec
 
 def _by_checkpoints(subject: HistorySubject, since: float, until: float) -> Select[Any]:
     columns = {"user": jobs.c.owner, "worker": attempts.c.worker, "job": jobs.c.id}
-    return of_checkpoints(columns[subject]).where(_within(since, until, is_by_key=True))
+    return of_checkpoints(columns[subject]).where(ended_within(since, until, is_by_key=True))
 
 
 def _of_workers(ended: _Ended) -> Select[Any]:
@@ -103,11 +103,16 @@ def _each_job(ended: _Ended) -> Subquery:
     return ended.of(sums).group_by(attempts.c.job).subquery()
 
 
-def _of_jobs(ended: _Ended) -> Select[Any]:
+def _of_jobs(ended: _Ended, sort: HistorySort) -> Select[Any]:
     each = _each_job(ended)
     figures = (each.c[column.name] for column in USED)
     query = select(each.c.job.label("subject"), specs.c.name, literal(1).label("jobs"), *figures)
-    return query.join_from(each, specs, specs.c.job == each.c.job).order_by(each.c.cpu_s.desc(), each.c.job)
+    query = query.join_from(each, specs, specs.c.job == each.c.job)
+    if sort == "energy":
+        energy = energy_of_jobs(ended.since, ended.until, is_by_key=ended.is_by_key)
+        query = query.outerjoin(energy, energy.c.job == each.c.job)
+        query = query.order_by(func.coalesce(energy.c.all_j, 0.0).desc())
+    return query.order_by(each.c.cpu_s.desc(), each.c.job)
 
 
 def _of_users(ended: _Ended) -> Select[Any]:
@@ -194,7 +199,8 @@ class _Large:
 
     def _of_attempts(self, job: int, stretch: Tasks, *, is_by_worker: bool) -> Select[Any]:
         worker = attempts.c.worker if is_by_worker else literal("").label("worker")
-        query = select(worker, *USED).where(among(job, stretch), _within(self._since, self._until, is_by_key=True))
+        query = select(worker, *USED).where(among(job, stretch))
+        query = query.where(ended_within(self._since, self._until, is_by_key=True))
         return query.group_by(attempts.c.worker) if is_by_worker else query
 
 
@@ -217,15 +223,26 @@ def _added(*parts: Iterable[Line], corrections: Iterable[Line]) -> list[HistoryL
     return [HistoryLine(**line) for line in lines.values()]
 
 
-def _with_energy(lines: list[HistoryLine], energy: Mapping[str, EnergyUse]) -> list[HistoryLine]:
-    if not energy:
-        return lines
+def _with_energy(
+    connection: Connection, subject: HistorySubject, ended: _Ended, lines: list[HistoryLine]
+) -> tuple[list[HistoryLine], EnergyUse | None]:
+    """Return the lines with their energy, and the energy of all users."""
+    energy_of = partial(energy_by, connection, since=ended.since, until=ended.until, is_by_key=ended.is_by_key)
+    if not (by_user := energy_of("user")):
+        return lines, None
+    among = [int(line.subject) for line in lines] if subject == "job" else None
+    energy = by_user if subject == "user" else energy_of(subject, among=among)
     own = ((line, energy.get("" if line.subject == FORGOTTEN_WORKERS else line.subject)) for line in lines)
-    return [line.model_copy(update={"energy": use}) if use else line for line, use in own]
+    with_it = [line.model_copy(update={"energy": use}) if use else line for line, use in own]
+    return with_it, total_energy(by_user.values())
 
 
 def _rank(subject: HistorySubject, line: HistoryLine) -> int | str:
     return int(line.subject) if subject == "job" else line.subject
+
+
+def _kwh_of(line: HistoryLine) -> float:
+    return line.energy.useful_kwh + line.energy.wasted_kwh if line.energy else 0.0
 
 
 def _cpu_of(line: HistoryLine) -> float:

@@ -78,6 +78,7 @@ class PassingReport(Body):
 
 
 HistorySubject = Literal["user", "worker", "job"]
+HistorySort = Literal["cpu", "energy"]
 
 
 class EnergyUse(Body):
@@ -113,6 +114,7 @@ class HistoryReport(Body):
     until: Time
     co2_grams_per_kwh: float | None = None  # of the electricity; null: the operator has not said
     lines: list[HistoryLine]
+    energy: EnergyUse | None = None  # of all users, listed or not; null: nothing was measured or declared
 
 
 class LimitUse(Body):

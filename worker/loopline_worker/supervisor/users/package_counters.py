@@ -1,7 +1,7 @@
 """Energy counters of processor packages (RAPL; Linux's powercap), which root alone may read.
 
 Tasks never see them: a counter that is read often enough reveals what other programs compute (CVE-2020-8694). A
-service whose tasks have users of their own reads them for the agent, which asks at most once in ten seconds.
+service whose tasks have users of their own reads them for the agent, once in five seconds at most.
 """
 
 from __future__ import annotations

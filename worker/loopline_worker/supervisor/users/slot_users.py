@@ -6,15 +6,18 @@ What it makes belongs to the group of its user, which the agent is in.
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import signal
+import time
 from contextlib import suppress
 
 from loopline_worker.supervisor.users import credentials, folders, leases, package_counters
 from loopline_worker.supervisor.users.credentials import TaskUser
 
 _MOST_USERS = 1000
+_COUNTERS_EVERY_S = 5.0
 
 
 def find(names: str) -> list[TaskUser]:
@@ -37,6 +40,7 @@ class SlotUsers:
         self._by_group = {user.gid: user for user in users}
         self._free = list(reversed(users))
         self._lent: dict[int, TaskUser] = {}  # by supervisor
+        self._counters_read_at = -math.inf
 
     def kill_leftovers(self) -> None:
         """Kill what runs as a user without a slot: an earlier zygote may have started it."""
@@ -79,7 +83,14 @@ class SlotUsers:
         return 0
 
     def start_reading_counters(self, answer: int) -> int:
-        """Start reading energy counters, which root may read, into an open file. Return the process id, or 0."""
+        """Start reading energy counters, which root may read, into an open file. Return the process id, or 0.
+
+        An agent that asks again within 5 s gets none: frequent readings reveal what other programs compute.
+        """
+        now = time.monotonic()
+        if now - self._counters_read_at < _COUNTERS_EVERY_S:
+            return 0
+        self._counters_read_at = now
         return package_counters.start_reading(answer)
 
     def _user_of(self, folder: str) -> TaskUser | None:

@@ -1,7 +1,7 @@
 """The wing *energy*: it notes the energy in results, as rows. No decision depends on it.
 
 Whether energy was useful or wasted follows from the attempt's row, as for CPU time (store/history/energy_sums.py).
-An attempt without a result has no energy, nor has one whose result comes after its job has left memory.
+An attempt without a result has no energy, nor has one whose worker was forgotten before the result came.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 
 MOST_WATTS = 20_000.0
-"""No computer draws more. Larger figures of a worker are cut, as its other figures are."""
+"""No computer draws more, by all sources together. Larger figures are cut, as a worker's other figures are."""
 
 
 class Energy(Wing):
@@ -46,12 +46,15 @@ class Energy(Wing):
             self.state.wings.arrange()
 
     def finish_step(self) -> None:
-        """Note the energy of attempts that ended in this step."""
+        """Note the energy of attempts that ended in this step, by the sources that their workers reported."""
         for attempt in self.state.effects.attempts.values():
             if attempt.joules:
-                most = MOST_WATTS * max(0.0, self.state.now - attempt.dispatched_at)
+                worker = self.state.workers.get(attempt.worker)
+                left = MOST_WATTS * max(0.0, self.state.now - attempt.dispatched_at)
                 for source, joules in attempt.joules.items():
-                    self.state.put(AttemptEnergy(*attempt.id, source, min(joules, most)))
+                    if worker and source in worker.facts.energy:
+                        self.state.put(AttemptEnergy(*attempt.id, source, min(joules, left)))
+                        left -= min(joules, left)
                 attempt.joules = None
 
     def _note(self, energy: AttemptEnergy) -> None:
