@@ -139,17 +139,19 @@ class SleepWing(AgentWing):
     async def _suspend(self, cause: SleepCause, why: str, alarm_s: float | None = None) -> None:
         """Suspend this computer; its own clock wakes it after ``alarm_s`` at the latest."""
         log.info("suspending this computer: %s", why)
-        self._requested = cause, boot_s()
+        self._requested = requested = cause, boot_s()
         self.agent.post(ComputerSleeps(is_off=False))  # nothing starts from now on
         try:
             if alarm_s is not None:
                 self._alarm.set(alarm_s)
             await suspend()
+            await asyncio.sleep(CALLED_OFF_S)
         except LooplineError as error:
+            log.warning("%s (%s)", error.message, error.hint)
+        if self._requested is requested and not self.is_awake:  # it was refused, or never announced
             self._requested = None
             self._alarm.clear()
             self.agent.post(ComputerWakes())
-            log.warning("%s (%s)", error.message, error.hint)
 
     def _cause(self) -> SleepCause:
         if self.agent.is_in_use or not self._knows_owner:
