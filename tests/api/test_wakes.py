@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from loopline_master.commands.wake_commands import WakeCommands
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Grid
+from loopline_master.core.wings.power.sleeper import Sleeper
+from loopline_master.core.wings.power.wakes import WakeOrder
 from loopline_shared.model import Load
 from loopline_shared.power.magic_packets import PACKETS, magic_packet
 from loopline_shared.protocol.host_link import HostLink
@@ -91,6 +98,59 @@ async def test_command_wakes_a_computer_that_packets_cannot_reach(tmp_path: Path
 
         await until(has_run)
         assert said.read_text() == f"ant {CARD} {ELSEWHERE}\n"
+
+
+@contextmanager
+def waking(folder: Path, script: str) -> Iterator[WakeCommands]:
+    """Run commands in this folder."""
+    commands = WakeCommands(["sh", "-c", f"cd {folder}; {script}"])
+    running = asyncio.create_task(commands.run())
+    try:
+        yield commands
+    finally:
+        running.cancel()
+
+
+def ordering(*workers: str, subnet: str = "") -> Effects:
+    effects = Effects(Grid())
+    for worker in workers:
+        effects.tell(WakeOrder(worker, CARD, subnet, has_failed=True))
+    return effects
+
+
+async def test_command_runs_if_packets_cannot_be_sent(tmp_path: Path) -> None:
+    with waking(tmp_path, "touch ran") as commands:
+        commands.on_commit(ordering("ant", subnet="::1/128"))
+
+        async def has_run() -> bool:
+            return (tmp_path / "ran").exists()
+
+        await until(has_run)
+
+
+async def test_slow_command_does_not_delay_others(tmp_path: Path) -> None:
+    with waking(tmp_path, "touch $LOOPLINE_WAKE; while [ ! -e bee ]; do sleep 0.01; done; touch ended") as commands:
+        commands.on_commit(ordering("ant", "bee"))
+
+        async def has_ended() -> bool:
+            return (tmp_path / "ended").exists()
+
+        await until(has_ended)
+
+
+async def test_order_for_a_computer_that_has_come_is_dropped(tmp_path: Path) -> None:
+    with waking(tmp_path, "touch $LOOPLINE_WAKE") as commands:
+        commands.on_commit(ordering("ant", "bee"))
+        come = Effects(Grid())
+        come.note("ant", Sleeper("ant", None, SleepKind.SUSPEND, SleepCause.IDLE, None))
+        commands.on_commit(come)
+
+        async def has_run() -> bool:
+            return (tmp_path / "bee").exists()
+
+        await until(has_run)
+        assert not commands._orders
+        assert not (tmp_path / "ant").exists()
 
 
 async def test_worker_that_is_awake_cannot_be_woken(master: Bench) -> None:

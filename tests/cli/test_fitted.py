@@ -79,7 +79,7 @@ def test_sleeping_worker_is_shown_apart_from_an_absent_one() -> None:
     ten_past_ten = time.mktime((2020, 11, 30, 22, 10, 0, 0, 0, -1))
     sleep = SleepView(
         since=ten_past_ten, kind=SleepKind.SUSPEND, by=SleepCause.IDLE, can_be_woken=True, obstacle="",
-        wake_sent_at=None, failed_wakes=0, woken_at=None, wake=None,
+        wake_sent_at=None, last_wake_at=None, failed_wakes=0, woken_at=None, wake=None,
     )  # fmt: skip
     assert tables.worker_state(worker(connected=False, sleep=sleep)).plain == "asleep since 2020-11-30 22:10"
     assert human.clock(ten_past_ten, ten_past_ten + 3600) == "22:10"

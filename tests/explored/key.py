@@ -32,7 +32,15 @@ TIMES = {
     *("lease_until", "kept_until", "quarantined_until", "usage_at"),
     *("since", "start", "told_at", "first_start", "earliest", "earliest_p50", "changed_at", "promised", "first_p50"),
     *("p50", "p90", "started_at", "dispatched_at"),
-    *("asleep_since", "waking_since", "last_wake_at", "woken_at", "wakes_planned_at", "wakes_due_at"),
+    *(
+        "asleep_since",
+        "waking_since",
+        "last_wake_at",
+        "first_wake_at",
+        "woken_at",
+        "wakes_planned_at",
+        "wakes_due_at",
+    ),
 }
 NOT_READ: Mapping[type, frozenset[str]] = {
     Grid: frozenset({"next_job", "sequence", "now", "virtual", "gangs_came", "last_worker"}),

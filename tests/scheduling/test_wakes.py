@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import JobCancelled, JobPaused, WakeRequested
+from loopline_master.core.events import JobCancelled, JobPaused, MasterStoodStill, WakeRequested
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done
 from loopline_master.core.scheduler import Scheduler
@@ -15,7 +15,7 @@ from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.power.wakes import GIVE_UP_S, TEST_ALARM_S, WakeOrder
 from loopline_shared.model import Facts
 from loopline_shared.protocol.host_link import HostLink
-from loopline_shared.protocol.power import Armed, GoodBye, PowerOrders, SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.power import Armed, GoodBye, SleepCause, SleepKind, WakeFacts
 from tests.scheduling.driver import Grid, facts
 from tests.scheduling.units import limit, submit
 
@@ -155,6 +155,15 @@ def test_computer_is_woken_once_its_hours_begin() -> None:
     assert waking(grid) == ["a1"]
 
 
+@pytest.mark.parametrize(("left_s", "woken"), [(335.0, ["a1"]), (325.0, [])])
+def test_computer_is_not_woken_shortly_before_its_hours_end(left_s: float, woken: list[str]) -> None:
+    grid = Grid(policy="first-come")  # sleep_after_s is 300 s, and it is assumed to take 30 s to wake
+    grid.now = 4 * 86400.0 + 600 * MINUTE - left_s - 2.0
+    put_to_sleep(grid, "a1", hours=((5, 600),))
+    grid.submit(1, size=600.0)
+    assert waking(grid) == woken
+
+
 def test_computer_is_woken_once_its_owner_has_ended_a_pause() -> None:
     grid = Grid(policy="first-come")
     put_to_sleep(grid, "a1", not_before=grid.now + 3 * MINUTE)
@@ -184,6 +193,62 @@ def test_computer_that_failed_to_come_three_times_is_woken_on_request_only() -> 
     assert waking(grid) == []
     assert grid.ask(WakeRequested("a1")) == Done()
     assert waking(grid) == ["a1"]
+
+
+@pytest.mark.parametrize("late_s", [5.0, 500.0])
+def test_computer_that_comes_late_was_woken_by_the_grid(late_s: float) -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    first = grid.now
+    grid.step(JobCancelled(job))
+    grid.wait(GIVE_UP_S)
+    assert waking(grid) == []
+    grid.wait(late_s)
+    grid.join("a1")
+    sleeper = grid.store.sleepers["a1"]
+    assert (sleeper.woken_at, sleeper.took_s, sleeper.failed_wakes) == (grid.now, grid.now - first, 0)
+    assert sleeper.is_proven
+
+
+def test_computer_that_comes_long_after_its_wake_was_started_by_its_owner() -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    grid.step(JobCancelled(job))
+    grid.wait(GIVE_UP_S)
+    grid.wait(15 * MINUTE)
+    grid.join("a1")
+    assert grid.store.sleepers["a1"].woken_at is None
+
+
+@pytest.mark.parametrize("starts", [True, False], ids=["start", "pause"])
+def test_wake_is_given_more_time_after_an_absence_of_the_master(starts: bool) -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    grid.step(JobCancelled(job))
+    grid.now += 30 * MINUTE
+    if starts:
+        grid.restart()
+    else:
+        grid.step(MasterStoodStill())
+    grid.join("a1")
+    sleeper = grid.store.sleepers["a1"]
+    assert (sleeper.woken_at, sleeper.failed_wakes) == (grid.now, 0)
+    assert sleeper.took_s == 0.0, "it is not known"
+
+
+def test_tested_computer_that_is_woken_later_on_request_has_not_failed_again() -> None:
+    grid = Grid()
+    put_to_sleep(grid, "a1", by=SleepCause.TEST)
+    grid.wait(15.0)
+    grid.wait(60 * MINUTE)
+    assert grid.ask(WakeRequested("a1")) == Done()
+    grid.wait(MINUTE)
+    grid.join("a1")
+    sleeper = grid.store.sleepers["a1"]
+    assert (sleeper.is_proven, sleeper.failed_wakes, sleeper.took_s) == (True, 0, MINUTE)
 
 
 def test_awake_worker_of_the_subnet_sends_the_packets() -> None:
@@ -221,13 +286,13 @@ def test_gang_wakes_the_computers_that_it_lacks() -> None:
     assert waking(grid) == ["a1", "a2"]
 
 
-@pytest.mark.parametrize("name", ["bee", "nobody"])
-def test_request_to_wake_a_computer_that_is_awake_is_declined(name: str) -> None:
+@pytest.mark.parametrize(("name", "status", "code"), [("bee", 409, "not_asleep"), ("nobody", 404, "no_such_worker")])
+def test_request_to_wake_a_computer_that_is_awake_is_declined(name: str, status: int, code: str) -> None:
     grid = asleep_grid("a1")
     grid.join("bee", pc())
     reply = grid.ask(WakeRequested(name))
     assert isinstance(reply, Declined)
-    assert reply.code == "not_asleep"
+    assert (reply.status, reply.code) == (status, code)
 
 
 def test_unarmed_computer_is_woken_after_a_request_has_succeeded() -> None:
@@ -283,10 +348,22 @@ def test_computer_that_its_alarm_wakes_has_failed_the_test() -> None:
     assert (sleeper.is_proven, sleeper.failed_wakes) == (False, 1)
 
 
-@pytest.mark.parametrize("code", ["not_connected", "in_use", "has_tasks"])
+def test_tested_computer_that_does_not_come_is_woken_once() -> None:
+    grid = Grid()
+    put_to_sleep(grid, "a1", by=SleepCause.TEST)
+    for _ in range(3):
+        grid.wait(15.0)
+        grid.wait(GIVE_UP_S)
+    assert grid.store.sleepers["a1"].failed_wakes == 1
+    assert grid.ask(WakeRequested("a1")) == Done()
+
+
+@pytest.mark.parametrize("code", ["no_such_worker", "not_connected", "in_use", "has_tasks"])
 def test_computer_in_use_is_not_tested(code: str) -> None:
     grid = Grid()
-    if code != "not_connected":
+    if code == "not_connected":
+        put_to_sleep(grid, "a1")
+    elif code != "no_such_worker":
         grid.join("a1", pc())
         grid.report("a1", in_use=code == "in_use")
     if code == "has_tasks":
@@ -296,14 +373,19 @@ def test_computer_in_use_is_not_tested(code: str) -> None:
     assert reply.code == code
 
 
-def test_computer_with_hours_learns_whether_work_is_expected() -> None:
+def test_computer_whose_owner_says_no_is_not_tested() -> None:
     grid = Grid()
-    put_to_sleep(grid, "a1", hours=((0, 60),))
-    put_to_sleep(grid, "a2")
-    grid.join("a2")
-    effects = grid.join("a1")
-    assert effects.assigns["a1"].power == PowerOrders(expects_work=False)
-    grid.submit(1, size=600.0)
-    effects = grid.report("a1")
-    assert effects.assigns["a1"].power == PowerOrders(expects_work=True)
-    assert grid.report("a2").assigns["a2"].power is None
+    put_to_sleep(grid, "a1", is_allowed=False)
+    grid.join("a1", pc())
+    reply = grid.ask(WakeRequested("a1", is_test=True))
+    assert isinstance(reply, Declined)
+    assert "its owner does not allow the grid to wake it" in reply.message
+
+
+@pytest.mark.parametrize("wake", [None, replace(WAKE, is_allowed=False)], ids=["no card", "forbidden"])
+def test_tested_computer_that_must_not_be_woken_is_left_to_its_alarm(wake: WakeFacts | None) -> None:
+    grid = Grid()
+    grid.join("a1", pc())
+    grid.report("a1", good_bye=GoodBye(SleepKind.SUSPEND, SleepCause.TEST, wake))
+    grid.wait(15.0)
+    assert grid.store.sleepers["a1"].waking_since is None

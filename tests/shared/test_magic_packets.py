@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from loopline_shared.power.magic_packets import PACKETS, is_in, magic_packet
+from loopline_shared.power.magic_packets import PACKETS, is_in, magic_packet, send
 
 CARD = "3c:52:82:0a:11:f0"
 LAB, OFFICE, LAB6 = "10.77.1.0/24", "10.77.2.0/24", "fd77:1::/64"
@@ -143,6 +144,27 @@ def test_packets_leave_by_the_given_interface_alone(lab: Lab) -> None:
     with lab.count("asleep", "pc") as in_lab, lab.count("end2", "far") as in_office:
         assert lab.send("router", OFFICE, "eth1") == "True"
     assert (in_lab, in_office) == ([0], [PACKETS])
+
+
+def test_packets_are_sent_in_a_public_network_of_this_computer(lab: Lab) -> None:
+    lab.run("pc", "ip", "address", "add", "11.77.1.2/24", "dev", "eth0")
+    try:
+        with lab.count("asleep", "pc") as counted:
+            assert lab.send("pc", "11.77.1.0/24") == "True"
+        assert counted == [PACKETS]
+        with pytest.raises(subprocess.CalledProcessError):
+            lab.send("pc", "11.77.0.0/16")
+    finally:
+        lab.run("pc", "ip", "address", "delete", "11.77.1.2/24", "dev", "eth0")
+
+
+@pytest.mark.parametrize("subnet", ["8.8.8.8/32", "8.8.8.0/24", "10.0.0.1/32", "224.0.0.0/4"])
+def test_no_packets_are_sent_to_strangers(monkeypatch: pytest.MonkeyPatch, subnet: str) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(socket.socket, "sendto", lambda _, *sending: sent.append(sending))
+    with pytest.raises(ValueError, match="private network"):
+        send(CARD, subnet)
+    assert not sent
 
 
 @pytest.mark.parametrize("address", ["", "3c:52:82:0a:11", "3c:52:82:0a:11:zz"])

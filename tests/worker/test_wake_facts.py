@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from loopline_shared.model import Facts
 from loopline_shared.protocol.power import Armed, WakeFacts
@@ -111,29 +113,45 @@ def test_hours_of_the_owner_are_given_in_utc(
     assert (found.hours, found.not_before) == (spans, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("said_on", "asked_at", "is_allowed"),
+    [
+        ("2026-10-23 17:00 +0200", "2026-10-24 18:00 +0200", True),
+        ("2026-10-23 17:00 +0200", "2026-10-26 17:59 +0100", False),
+        ("2026-10-23 17:00 +0200", "2026-10-26 18:00 +0100", True),
+        ("2026-10-23 17:00 +0200", "2026-10-27 07:59 +0100", True),
+        ("2027-03-26 17:00 +0100", "2027-03-30 08:00 +0200", False),
+        ("2027-03-26 17:00 +0100", "2027-03-30 07:59 +0200", True),
+        ("2027-03-26 17:00 +0100", "2027-03-29 18:00 +0200", True),
+        ("2027-06-01 12:00 +0200", "2027-06-07 18:00 +0200", True),
+    ],
+)
+def test_hours_follow_the_change_of_clocks_during_a_sleep(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, said_on: str, asked_at: str, is_allowed: bool
+) -> None:
+    said_at, asked = (datetime.strptime(one, "%Y-%m-%d %H:%M %z").timestamp() for one in (said_on, asked_at))
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")  # as in Berlin
+    time.tzset()
+    monkeypatch.setattr(time, "time", lambda: said_at)
+    try:
+        facts = read(tree)
+        assert facts
+        facts = wake_facts.with_hours(facts, Hours.parse("mon-sun 18:00-08:00"), 0.0)
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert facts.allow_tasks(asked) is is_allowed
+
+
 def test_pause_of_the_owner_forbids_waking_until_its_end(tree: Path) -> None:
     facts = read(tree)
     assert facts
     before = time.time()
     paused = wake_facts.with_hours(facts, Hours(), 3600.0)
     assert before + 3600.0 <= paused.not_before <= time.time() + 3600.0
-    assert wake_facts.with_hours(facts, Hours(), math.inf).not_before == 1e11
-
-
-@pytest.mark.parametrize(
-    ("now", "paused_until", "expected"),
-    [
-        (4 * 86400.0, 0.0, 18 * 3600.0),  # Monday, 00:00 UTC
-        (4 * 86400.0 + 19 * 3600.0, 0.0, 4 * 86400.0 + 5 * 3600.0),
-        (4 * 86400.0, 5 * 86400.0, None),
-    ],
-)
-def test_hours_begin_again_next_week(tree: Path, now: float, paused_until: float, expected: float | None) -> None:
-    facts = read(tree)
-    assert facts
-    facts = replace(facts, hours=((1080, 1920), (7200, 8640)), not_before=paused_until)
-    assert wake_facts.until_hours_s(facts, now) == expected
-    assert wake_facts.until_hours_s(replace(facts, hours=()), now) is None
+    for_good = wake_facts.with_hours(facts, Hours(), math.inf)
+    assert for_good.not_before == 1e10
+    assert TypeAdapter(WakeFacts).validate_python(asdict(for_good)) == for_good, "the master takes it"
 
 
 async def test_facts_are_those_of_the_card_that_leads_to_the_master_now(

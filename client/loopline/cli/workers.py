@@ -17,7 +17,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.rest import bodies
 
 _WAIT_S = 0.5
-_SUSPENDS_WITHIN_S = 30.0
+_SUSPENDS_WITHIN_S, _TESTED_WITHIN_S = 30.0, 360.0
 _CHECKLIST = "the manual lists the usual causes: nights.md"
 
 
@@ -108,7 +108,7 @@ async def wake(
         Names of more workers.
     test
         Find out whether computers can be woken: suspend each, which must be idle, and wake it. If that fails, its own
-        clock wakes it after 4 minutes.
+        clock wakes it after 4 minutes. Fail if it does not come within 6 minutes.
     wait
         Return once they have connected; fail if one does not come within 5 minutes.
     """
@@ -123,7 +123,8 @@ async def wake(
 
 async def _tested(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodies.WorkerView:
     """Return the worker once a test has shown that its computer can be woken. Raises LooplineError."""
-    failed_before, give_up_at = _failed_wakes(view), time.monotonic() + _SUSPENDS_WITHIN_S
+    woken_before, failed_before = view.sleep and view.sleep.last_wake_at, _failed_wakes(view)
+    give_up_at = time.monotonic() + _SUSPENDS_WITHIN_S
     while not (view.sleep and view.sleep.since is not None):
         if time.monotonic() > give_up_at:
             hint = (
@@ -132,9 +133,18 @@ async def _tested(client: loopline.AsyncClient, view: bodies.WorkerView) -> bodi
             raise LooplineError("no_suspend", f"{view.name} did not go to sleep", hint)
         await asyncio.sleep(_WAIT_S)
         view = await client.worker(view.name)
+    give_up_at = time.monotonic() + _TESTED_WITHIN_S
     while not view.connected:
+        if time.monotonic() > give_up_at:
+            message = f"neither magic packets nor its own clock woke {view.name} within 6 minutes"
+            raise LooplineError(
+                "wake_failed", message, "start it by hand; the manual lists the usual causes: nights.md"
+            )
         await asyncio.sleep(_WAIT_S)
         view = await client.worker(view.name)
+    if view.sleep and view.sleep.last_wake_at == woken_before:
+        message = f"{view.name} came back before it was woken: somebody may have started it"
+        raise LooplineError("not_tested", message, "test it again when nobody uses it")
     if _failed_wakes(view) > failed_before:
         message = f"no magic packet woke {view.name}: it came when its own clock woke it"
         raise LooplineError("wake_failed", message, _CHECKLIST)

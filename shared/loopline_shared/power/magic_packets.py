@@ -1,7 +1,8 @@
 """Magic packets, which start a sleeping computer if its network card is armed for Wake-on-LAN.
 
 They are broadcast, because a sleeping computer does not answer at its address. Routers drop most broadcasts, so the
-sender should be in the same subnet.
+sender should be in the same subnet. A worker names the subnet of its computer, so packets are only sent to the
+broadcast address of a private network, or of a network of this computer: elsewhere it may be a stranger's address.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ def send(hardware_address: str, subnet: str, interface: str = "") -> None:
     """Broadcast magic packets in this subnet, through this interface alone if it is given.
 
     IPv6 has no broadcasts: there they go to all nodes of the interface, which must be given. Raises ValueError if an
-    argument is malformed, and OSError if nothing can be sent.
+    argument is malformed or the subnet is no local network, and OSError if nothing can be sent.
     """
     content, network = magic_packet(hardware_address), ip_network(subnet)
+    if network.version == 4 and not _is_local(network):
+        raise ValueError("it is neither a private network nor one of this computer, or has no broadcast address")
     with _open(network) as outgoing:
         if interface and hasattr(socket, "SO_BINDTODEVICE"):
             outgoing.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
@@ -50,6 +53,25 @@ def is_in(subnet: str) -> bool:
         except OSError:  # no route leads there
             return False
         return ip_address(probe.getsockname()[0]) in network
+
+
+def _is_local(network: IPv4Network) -> bool:
+    """True if packets to the broadcast address of this network do not reach strangers."""
+    if network.prefixlen > 30:  # it has no broadcast address
+        return False
+    return network.is_private or network.is_link_local or _is_own(network)
+
+
+def _is_own(network: IPv4Network) -> bool:
+    """True if the broadcast address is one of this computer's networks: the kernel refuses a connection to it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(network.broadcast_address), _PORT))
+        except PermissionError:
+            return True
+        except OSError:  # no route leads there
+            return False
+    return False
 
 
 def _open(network: IPv4Network | IPv6Network) -> socket.socket:

@@ -14,7 +14,9 @@ from loopline_shared.protocol.host_link import Address
 MAX_TARGETS = 64
 MAX_SPANS = 100
 HardwareAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
-WeekMinute = Annotated[int, Field(ge=0, le=2 * 7 * 24 * 60)]
+_WEEK_MIN, _THURSDAY_MIN = 7 * 24 * 60, 3 * 24 * 60  # 1970 began on a Thursday
+WeekMinute = Annotated[int, Field(ge=0, le=2 * _WEEK_MIN)]
+ClockChange = Annotated[int, Field(ge=-24 * 60, le=24 * 60)]
 SuspendKind = Annotated[str, Field(max_length=40, pattern=r"^[a-z0-9]*$")]
 WeekSpan = tuple[WeekMinute, WeekMinute]
 """Start and end, in minutes since Monday 00:00 UTC; it may run into the next week."""
@@ -61,11 +63,20 @@ class WakeFacts:
     can_suspend: bool = False  # the worker may suspend its computer, so that it is not left awake
     obstacle: Obstacle = ""  # why waking cannot work now, such as a closed lid; empty: nothing is known
     hours: Annotated[tuple[WeekSpan, ...], Field(max_length=MAX_SPANS)] = ()  # when tasks are allowed; (): always
+    hours_change_at: Seconds = 0.0  # since 1970: clocks change then; 0: they do not within half a year
+    hours_change_min: ClockChange = 0  # from then on the hours begin this many minutes earlier in UTC
     not_before: Seconds = 0.0  # since 1970: the owner has paused tasks until then
 
     def armed(self, kind: SleepKind) -> Armed:
         """Return whether the card wakes the computer from this state."""
         return self.from_suspend if kind is SleepKind.SUSPEND else self.from_off
+
+    def allow_tasks(self, at: float) -> bool:
+        """True if the owner allows tasks at this time (seconds since 1970), as far as that is known."""
+        has_changed = 0.0 < self.hours_change_at <= at
+        minute = (int(at // 60) + _THURSDAY_MIN + has_changed * self.hours_change_min) % _WEEK_MIN
+        is_within = any(start <= minute < end or start <= minute + _WEEK_MIN < end for start, end in self.hours)
+        return at >= self.not_before and (is_within or not self.hours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +106,3 @@ class PowerOrders:
     """Suspend this computer now, with an alarm of its clock after this time; None: do not."""
     sleep_after_s: Seconds | None = None
     """The grid woke this computer: suspend it when it has had no task for this long; None: leave it awake."""
-    expects_work: bool | None = None
-    """True: before a sleep, set the alarm of the clock to the start of the owner's hours; None: as last ordered."""

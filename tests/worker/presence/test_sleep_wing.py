@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.power import PowerOrders, SleepCause, WakeFacts
 from loopline_shared.protocol.worker_link import Welcome
 from loopline_worker.attempts.agent_wing import AgentView
@@ -136,6 +137,42 @@ async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(monkeypatch: pytes
             pass
         assert (clock / "wakealarm").read_text() == "+240"
         assert await causes(logind, wing) == SleepCause.TEST
+        wing._on_return()
+        assert (clock / "wakealarm").read_text() == "0", "no alarm is left"
+
+
+@pytest.mark.parametrize("obstacle", ["a task runs", "allow_wake = false", "its lid is closed", "no network card"])
+async def test_computer_that_is_wanted_or_must_not_be_woken_is_not_tested(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clock: Path, obstacle: str
+) -> None:
+    facts = WakeFacts("eth0", "52:54:00:12:34:56", is_allowed=obstacle != "allow_wake = false")
+    facts = replace(facts, obstacle=obstacle if "lid" in obstacle else "")
+    async with (
+        mock_logind(monkeypatch) as logind,
+        wing_of(Computer(is_wanted=obstacle == "a task runs"), clock=clock) as wing,
+    ):
+        wing._facts = lambda address, can_suspend: None if obstacle == "no network card" else facts
+        wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
+        assert obstacle in caplog.text
+        assert not wing._requested
+        assert await suspends(logind) == 0
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+async def test_nothing_starts_while_a_suspend_is_requested(
+    monkeypatch: pytest.MonkeyPatch, clock: Path, is_permitted: bool
+) -> None:
+    async def suspend() -> None:
+        assert computer.posted == [ComputerSleeps(is_off=False)]
+        if not is_permitted:
+            raise LooplineError("no_suspend", "logind does not suspend this computer")
+
+    computer = Computer()
+    monkeypatch.setattr(sleep_wing, "suspend", suspend)
+    monkeypatch.setattr(sleep_wing, "CALLED_OFF_S", 0.0)
+    async with mock_logind(monkeypatch), wing_of(computer, clock=clock) as wing:
+        await wing._suspend(SleepCause.TEST, "a test", 240.0)
+    assert computer.posted == [ComputerSleeps(is_off=False), ComputerWakes()], "the sleep was not announced"
 
 
 @pytest.mark.parametrize(("is_wanted", "knows_owner"), [(True, True), (False, False)])
@@ -145,16 +182,6 @@ async def test_computer_that_may_be_in_use_is_not_suspended_for_a_test(
     async with wing_of(Computer(is_wanted=is_wanted), knows_owner=knows_owner) as wing:
         wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
     assert "this computer is not suspended for a test" in caplog.text
-
-
-@pytest.mark.parametrize(("expects_work", "is_allowed"), [(True, True), (False, True), (True, False)])
-def test_clock_wakes_the_computer_for_its_owners_hours_if_work_is_expected(
-    clock: Path, expects_work: bool, is_allowed: bool
-) -> None:
-    wing = SleepWing(TaskGroup(), facts_of, knows_owner=True, alarm=ClockAlarm(clock))
-    wing.obey(FollowOrders(PowerOrders(expects_work=expects_work)))
-    wing._set_alarm(WakeFacts("eth0", "52:54:00:12:34:56", is_allowed=is_allowed, hours=((0, 60),)))
-    assert bool((clock / "wakealarm").read_text()) is (expects_work and is_allowed)
 
 
 @pytest.mark.parametrize(

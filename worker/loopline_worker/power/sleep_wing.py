@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +25,6 @@ from loopline_worker.power.clock_alarm import ClockAlarm
 from loopline_worker.power.login_manager import CALLED_OFF_S, SleepWatch
 from loopline_worker.power.sleep_locks import SleepLocks
 from loopline_worker.power.suspend import suspend
-from loopline_worker.power.wake_facts import until_hours_s
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
 
@@ -64,7 +62,6 @@ class SleepWing(AgentWing):
         self._sleep_after_s: float | None = None  # without a task; None: the grid has not woken this computer
         self._busy_at = 0.0
         self._awake_since = 0.0  # by ``boot_s``: the boot, or the last return
-        self._expects_work = False
 
     @property
     def is_woken(self) -> bool:
@@ -89,18 +86,11 @@ class SleepWing(AgentWing):
         if not isinstance(instruction, FollowOrders):
             return
         orders = instruction.orders
-        if orders.expects_work is not None:
-            self._expects_work = orders.expects_work
         if self._sleep_after_s is None:
             self._busy_at = boot_s()
         self._sleep_after_s = orders.sleep_after_s if self._knows_owner else None
-        if orders.test_alarm_s is None:
-            return
-        if self._knows_owner and not self.agent.is_wanted:
-            why = "the operator tests whether it can be woken"
-            self._task_group.start(self._suspend(SleepCause.TEST, why, orders.test_alarm_s))
-        else:
-            log.warning("this computer is not suspended for a test: it has a task, or somebody may be using it")
+        if orders.test_alarm_s is not None:
+            self._test(orders.test_alarm_s)
 
     def on_sample(self) -> None:
         """Prevent sleep while it is wanted, or suspend the computer after its work."""
@@ -112,6 +102,23 @@ class SleepWing(AgentWing):
         """Let the computer sleep."""
         self._watch.release()
         self._locks.want(())
+
+    def _test(self, alarm_s: float) -> None:
+        """Suspend the computer to find out whether it can be woken, unless it is wanted or must not be woken."""
+        facts = self._read_facts()
+        if not self._knows_owner:
+            obstacle = "its owner may be using it: presence is not watched"
+        elif self.agent.is_wanted:
+            obstacle = "a task runs, or its owner may be using it"
+        elif facts is None:
+            obstacle = "it has no network card that could wake it"
+        else:
+            obstacle = facts.obstacle if facts.is_allowed else "its owner does not allow that (allow_wake = false)"
+        if obstacle:
+            log.warning("this computer is not suspended for a test: %s", obstacle)
+            return
+        why = "the operator tests whether it can be woken"
+        self._task_group.start(self._suspend(SleepCause.TEST, why, alarm_s))
 
     def _suspend_after(self, idle_s: float) -> None:
         """Suspend the computer when it has had no task for this long, unless its owner has come."""
@@ -132,15 +139,19 @@ class SleepWing(AgentWing):
     async def _suspend(self, cause: SleepCause, why: str, alarm_s: float | None = None) -> None:
         """Suspend this computer; its own clock wakes it after ``alarm_s`` at the latest."""
         log.info("suspending this computer: %s", why)
-        self._requested = cause, boot_s()
+        self._requested = requested = cause, boot_s()
+        self.agent.post(ComputerSleeps(is_off=False))  # nothing starts from now on
         try:
             if alarm_s is not None:
                 self._alarm.set(alarm_s)
             await suspend()
+            await asyncio.sleep(CALLED_OFF_S)
         except LooplineError as error:
+            log.warning("%s (%s)", error.message, error.hint)
+        if self._requested is requested and not self.is_awake:  # it was refused, or never announced
             self._requested = None
             self._alarm.clear()
-            log.warning("%s (%s)", error.message, error.hint)
+            self.agent.post(ComputerWakes())
 
     def _cause(self) -> SleepCause:
         if self.agent.is_in_use or not self._knows_owner:
@@ -163,10 +174,7 @@ class SleepWing(AgentWing):
             async with asyncio.timeout(_WITHIN_S):
                 self.agent.post(ComputerSleeps(kind is SleepKind.OFF))
                 await self._until_ended()
-                cause, facts = self._cause(), self._read_facts()
-                if facts and cause is not SleepCause.TEST:
-                    self._set_alarm(facts)
-                self._good_bye = GoodBye(kind, cause, facts)
+                self._good_bye = GoodBye(kind, self._cause(), self._read_facts())
                 self.agent.speak()
                 await _until(lambda: not self.agent.is_linked)
         self._watch.release()
@@ -177,13 +185,6 @@ class SleepWing(AgentWing):
         except OSError as error:  # no file descriptor left
             log.warning("the grid cannot wake this computer: its network cards cannot be read: %s", error)
             return None
-
-    def _set_alarm(self, facts: WakeFacts) -> None:
-        """Have the clock wake this computer at the start of its owner's hours, if work is expected then."""
-        wait_s = until_hours_s(facts, time.time())
-        if self._expects_work and facts.is_allowed and wait_s is not None:
-            with suppress(LooplineError):  # not permitted: then it can only be woken over the network
-                self._alarm.set(wait_s)
 
     async def _until_ended(self) -> None:
         """Wait a moment for the ends of the attempts that are given back."""

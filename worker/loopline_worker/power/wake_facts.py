@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 
 import psutil
@@ -21,8 +20,7 @@ from loopline_worker.host.load import Battery
 
 _SYS = Path("/sys")
 _LID = Path("/proc/acpi/button/lid")
-_FOR_GOOD = 1e11
-_WEEK_MIN, _THURSDAY_MIN = 7 * 24 * 60, 3 * 24 * 60  # 1970 began on a Thursday
+_FOR_GOOD, _DAY_S = 1e10, 86400
 _ARMED = {"enabled": Armed.YES, "disabled": Armed.NO}
 
 
@@ -59,16 +57,34 @@ def read(
 
 def with_hours(facts: WakeFacts, hours: Hours, paused_s: float) -> WakeFacts:
     """Return the facts with the hours when the owner allows tasks, and the end of a pause of this many seconds."""
-    now, ahead_s = time.time(), time.localtime().tm_gmtoff
+    now = time.time()
     not_before = min(now + paused_s, _FOR_GOOD) if paused_s else 0.0
-    return replace(facts, hours=hours.in_utc(ahead_s // 60)[:MAX_SPANS], not_before=not_before)
+    change_at, change_min = _clock_change(now)
+    return replace(
+        facts,
+        hours=hours.in_utc(_ahead_s(now) // 60)[:MAX_SPANS],
+        hours_change_at=change_at,
+        hours_change_min=change_min,
+        not_before=not_before,
+    )
 
 
-def until_hours_s(facts: WakeFacts, now: float) -> float | None:
-    """Return the seconds until the owner's hours begin next; None if they never do, or only during a pause."""
-    waits_min = [(start - now / 60 - _THURSDAY_MIN) % _WEEK_MIN for start, _ in facts.hours]
-    wait_s = 60 * min(waits_min, default=inf)
-    return wait_s if now + wait_s >= facts.not_before and wait_s < inf else None
+def _clock_change(now: float) -> tuple[float, int]:
+    """Return when clocks change next, and the minutes that they are put forward. (0.0, 0): not within half a year."""
+    days = (int(now) + day * _DAY_S for day in range(1, 184))
+    high = next((at for at in days if _ahead_s(at) != _ahead_s(now)), None)
+    if high is None:
+        return 0.0, 0
+    low = high - _DAY_S
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _ahead_s(middle) == _ahead_s(now) else (low, middle)
+    return float(high), (_ahead_s(high) - _ahead_s(now)) // 60
+
+
+def _ahead_s(at: float) -> int:
+    """Return the seconds that local time is ahead of UTC at this time."""
+    return time.localtime(at).tm_gmtoff
 
 
 def _obstacle(is_wired: bool, sys: Path, lid: Path) -> str:

@@ -81,6 +81,7 @@ def _sleep_view(sleeper: Sleeper) -> SleepView:
         can_be_woken=not sleeper.obstacle,
         obstacle=sleeper.obstacle,
         wake_sent_at=sleeper.waking_since,
+        last_wake_at=sleeper.last_wake_at,
         failed_wakes=sleeper.failed_wakes,
         woken_at=sleeper.woken_at,
         wake=sleeper.wake,

@@ -36,6 +36,7 @@ class SleepView(Body):
     can_be_woken: bool  # from this state; claimed only after a wake from it has succeeded
     obstacle: str  # why it cannot be woken, or why that is not known; empty: it can be woken
     wake_sent_at: Time | None  # magic packets were last sent to it, and it has not come; null: it is not being woken
+    last_wake_at: Time | None  # the grid last began to wake it; null: it never has
     failed_wakes: int  # in a row
     woken_at: Time | None  # the grid woke it, and its owner has not been there since
     wake: WakeFacts | None  # its network card

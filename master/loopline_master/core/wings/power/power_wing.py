@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.events import WakeRequested, WorkerJoined
+from loopline_master.core.events import MasterStarted, MasterStoodStill, WakeRequested, WorkerJoined
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
@@ -26,7 +26,7 @@ from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_master.core.wings.power.wakes import Wakes, came_by_alarm
 from loopline_shared.model import AttemptState, Load
-from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepCause, SleepKind
+from loopline_shared.protocol.power import MAX_TARGETS, GoodBye, PowerOrders, SleepKind
 from loopline_shared.protocol.worker_link import Assign, Report
 
 _ASLEEP = "its computer went to sleep"
@@ -59,7 +59,12 @@ class Power(Wing):
             self._sleepers.note(sleeper)
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {WorkerJoined: self._return, WakeRequested: self._request_wake}
+        return {
+            WorkerJoined: self._return,
+            WakeRequested: self._request_wake,
+            MasterStarted: self._renew_wakes,
+            MasterStoodStill: self._renew_wakes,
+        }
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
         return {"good_bye": self._say_good_bye}
@@ -78,7 +83,7 @@ class Power(Wing):
         sleeper = self._sleepers.of.get(worker.name) or Sleeper(worker.name, None, told.kind, told.by, told.wake)
         sleeper.asleep_since = self.state.now
         sleeper.kind, sleeper.by, sleeper.wake = told.kind, told.by, told.wake
-        sleeper.waking_since = sleeper.woken_at = None
+        sleeper.waking_since = sleeper.first_wake_at = sleeper.woken_at = None
         self.state.put(sleeper)
         self._leaving.append(worker.name)
 
@@ -88,15 +93,18 @@ class Power(Wing):
             return
         if event.worker in self._leaving:
             self._leaving.remove(event.worker)
-        if sleeper.waking_since is not None and came_by_alarm(sleeper, self.state.now):
-            sleeper.failed_wakes += 1
-        elif sleeper.waking_since is not None:
-            sleeper.woken_from = tuple(sorted({*sleeper.woken_from, sleeper.kind}))
-            sleeper.failed_wakes = 0
-            sleeper.woken_at = None if sleeper.by is SleepCause.TEST else self.state.now
-            sleeper.took_s = self.state.now - sleeper.waking_since
+        if came_by_alarm(sleeper, self.state.now):
+            sleeper.failed_wakes += sleeper.waking_since is not None
+        elif sleeper.is_woken_if_awake(self.state.now):
+            sleeper.note_success(self.state.now)
         sleeper.asleep_since = sleeper.waking_since = None
         self.state.put(sleeper)
+
+    def _renew_wakes(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> None:
+        """Give the computers that are being woken more time: the master was away, and none could connect."""
+        for sleeper in self._sleepers.waking:
+            sleeper.waking_since = self.state.now
+            self.state.put(sleeper)
 
     def load_changes(self, worker: Worker, before: Load | None) -> None:
         """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""
@@ -162,15 +170,12 @@ class Power(Wing):
         return self._wakes.senders()
 
     def assign(self, worker: Worker, assign: Assign) -> None:
-        """Have it wake others, be suspended, or set the alarm of its clock."""
+        """Have it wake others, or be suspended."""
         targets, alarm_s = self._wakes.targets(worker)[:MAX_TARGETS], self._wakes.test_alarm_s(worker)
-        sleeper, after_s, expects_work = self._sleepers.of.get(worker.name), None, None
-        if sleeper and sleeper.woken_at is not None:
-            after_s = self.state.settings.sleep_after_s
-        if sleeper and sleeper.wake and sleeper.wake.hours:
-            expects_work = bool(self.state.index.live)
-        if targets or (alarm_s, after_s, expects_work) != (None, None, None):
-            assign.power = PowerOrders(targets, alarm_s, after_s, expects_work)
+        sleeper = self._sleepers.of.get(worker.name)
+        after_s = self.state.settings.sleep_after_s if sleeper and sleeper.woken_at is not None else None
+        if targets or (alarm_s, after_s) != (None, None):
+            assign.power = PowerOrders(targets, alarm_s, after_s)
         if alarm_s is not None:
             self.state.wings.arrange()  # the test may have been the only reason to be awake
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from loopline_shared.protocol.power import Armed, SleepCause, SleepKind, WakeFacts
 
+_LATE_S = 900.0
+"""A computer that comes this soon after its first wake was woken by the grid, even if the wake was given up."""
 _STATES = {SleepKind.SUSPEND: "suspend", SleepKind.OFF: "power-off"}
 
 
@@ -22,6 +25,7 @@ class Sleeper:
     failed_wakes: int = 0  # in a row
     waking_since: float | None = None  # it is being woken since then, and has not come yet
     last_wake_at: float | None = None  # when the last wake began
+    first_wake_at: float | None = None  # when the first wake of its present or last sleep began
     took_s: float = 0.0  # seconds that it took to come after its last wake that succeeded; 0: there was none
     woken_at: float | None = None  # it came after such a wake, and its owner has not been there since
 
@@ -33,6 +37,19 @@ class Sleeper:
     def is_proven(self) -> bool:
         """True if it has been woken from its present state before."""
         return self.kind in self.woken_from
+
+    def is_woken_if_awake(self, now: float) -> bool:
+        """True if the grid has woken it, provided that it is awake at ``now``."""
+        return self.waking_since is not None or (self.first_wake_at or -inf) + _LATE_S >= now
+
+    def note_success(self, now: float) -> None:
+        """Note that it has come because the grid woke it."""
+        self.woken_from = tuple(sorted({*self.woken_from, self.kind}))
+        self.failed_wakes = 0
+        self.woken_at = None if self.by is SleepCause.TEST else now
+        if self.waking_since in (None, self.last_wake_at):  # otherwise the master was away
+            first_s, last_s = (now - (at or now) for at in (self.first_wake_at, self.last_wake_at))
+            self.took_s = first_s if first_s <= _LATE_S else last_s
 
     @property
     def wake_blocker(self) -> str:
@@ -93,9 +110,9 @@ class Sleepers:
 
     @property
     def tested(self) -> list[Sleeper]:
-        """The sleepers that were suspended for a test, and are not being woken yet."""
-        asleep = self._asleep.values()
-        return [one for one in asleep if one.by is SleepCause.TEST and one.waking_since is None]
+        """The sleepers that were suspended for a test, may be woken, and have not been woken yet."""
+        asleep = [one for one in self._asleep.values() if one.by is SleepCause.TEST and not one.wake_blocker]
+        return [one for one in asleep if one.first_wake_at is None]
 
     @property
     def all_asleep(self) -> list[Sleeper]:

@@ -42,7 +42,6 @@ _MOST_JOBS = 100
 """Number of jobs whose waiting tasks are considered at a time, in the order of arrival."""
 _LATER_S = 60.0
 """Pause before waiting work is checked again, for computers that may not be woken yet."""
-_WEEK_MIN, _THURSDAY_MIN = 7 * 24 * 60, 3 * 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +136,17 @@ class Wakes:
         )
 
     def _may_be_woken_now(self, sleeper: Sleeper, allowed: Mapping[str, int]) -> bool:
-        """True if the owner has not just put it to sleep, allows tasks now, and others of its subnet may be woken."""
+        """True if its owner has not just put it to sleep, and allows tasks until it could sleep again.
+
+        Others of its subnet may be woken, too.
+        """
         now, facts = self._state.now, sleeper.wake
         if sleeper.by is SleepCause.TEST or (facts and allowed[facts.subnet] <= 0):
             return False
         is_left_alone = sleeper.by is SleepCause.OWNER and now < (sleeper.asleep_since or 0.0) + _LEFT_ALONE_S
-        return not is_left_alone and facts is not None and now >= facts.not_before and _is_within(facts.hours, now)
+        if is_left_alone or facts is None or not facts.allow_tasks(now):
+            return False
+        return facts.allow_tasks(now + self._wake_s(sleeper) + self._state.settings.sleep_after_s)
 
     def _allowed(self, candidates: Iterable[Sleeper]) -> dict[str, int]:
         """Return how many computers of each subnet may be woken now."""
@@ -220,6 +224,10 @@ class Wakes:
 
     def request(self, event: WakeRequested, tell: Tell) -> Reply:
         """Wake a computer, or test whether it can be woken, because an operator asks for it."""
+        if event.worker not in self._state.workers:
+            return Declined(
+                404, "no_such_worker", f"there is no worker {event.worker}", "`loopline workers` lists them"
+            )
         if event.is_test:
             return self._test(event.worker, tell)
         worker, sleeper = event.worker, self._sleepers.asleep(event.worker)
@@ -233,13 +241,16 @@ class Wakes:
 
     def _test(self, name: str, tell: Tell) -> Reply:
         """Have an idle computer suspended, to be woken after ``_TEST_WAKE_S``."""
-        worker = self._state.workers.get(name)
-        if worker is None or worker.session is None or not worker.reported:
+        worker = self._state.workers[name]
+        if worker.session is None or not worker.reported:
             return Declined(409, "not_connected", f"{name} is not connected", "`loopline workers` shows who is")
         if worker.load and worker.load.in_use:
             return Declined(409, "in_use", f"somebody may be using {name}", "try again when nobody does")
         if self._state.index.attempts.of_worker.get(name):
             return Declined(409, "has_tasks", f"tasks run on {name}", f"`loopline drain --wait {name}` first")
+        if (sleeper := self._sleepers.of.get(name)) and (reason := sleeper.wake_blocker):
+            hint = "that was so when it last slept: if it has changed, suspend it by hand once"
+            return Declined(409, "not_wakeable", f"{name} is not woken: {reason}", hint)
         self._tested.add(name)
         tell(name)
         return Done()
@@ -253,6 +264,8 @@ class Wakes:
 
     def _begin(self, sleeper: Sleeper) -> None:
         sleeper.waking_since = sleeper.last_wake_at = self._state.now
+        if sleeper.first_wake_at is None:
+            sleeper.first_wake_at = self._state.now
         self._state.put(sleeper)
         self._begun.append(sleeper.worker)
 
@@ -292,15 +305,9 @@ class Wakes:
 
 def came_by_alarm(sleeper: Sleeper, now: float) -> bool:
     """True if a tested computer that is awake again was probably woken by its own alarm."""
-    return sleeper.by is SleepCause.TEST and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
+    is_tested = sleeper.by is SleepCause.TEST and sleeper.last_wake_at == sleeper.first_wake_at
+    return is_tested and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
 
 
 def _subnet(worker: Worker) -> str:
     return worker.facts.link.subnet if worker.facts.link else ""
-
-
-def _is_within(hours: Iterable[tuple[int, int]], now: float) -> bool:
-    """True if ``now`` is in one of these weekly spans; without any spans, it always is."""
-    minute = (int(now // 60) + _THURSDAY_MIN) % _WEEK_MIN  # 1970 began on a Thursday
-    spans = tuple(hours)
-    return not spans or any(start <= minute < end or start <= minute + _WEEK_MIN < end for start, end in spans)
