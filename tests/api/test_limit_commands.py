@@ -65,9 +65,9 @@ async def test_limit_stays_while_its_command_fails(
     tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     folder, commands = tmp_path / "master", {"matlab": [str(script)]}
+    monkeypatch.setattr(command, "COMMAND_WITHIN_S", 1.0)  # before any run: one that has begun keeps its limit
     async with running_master(folder, limit_commands=commands) as master:
         await until(lambda: _has(master, 3, ""))
-        monkeypatch.setattr(command, "COMMAND_WITHIN_S", 1.0)
         replace(script, text)
         await until(lambda: _has(master, 3, reason))
     async with running_master(folder, limit_commands=commands) as master:
