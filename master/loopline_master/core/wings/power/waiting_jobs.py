@@ -1,0 +1,87 @@
+"""The tasks that wait for computers, and the computers that could run them, as wake_plan.py needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.door.mechanism import Purpose
+from loopline_master.core.kernel.eligibility import startable_tasks
+from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.index.requirement_class import meets
+from loopline_master.core.kernel.index.requirements import RequirementClass
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.power.sleeper import Sleeper
+from loopline_master.core.wings.power.wake_plan import ComputerSlots, WaitingWork
+from loopline_shared.protocol.power import SleepKind
+
+_ASSUMED_S = {SleepKind.SUSPEND: 30.0, SleepKind.OFF: 90.0}
+"""Seconds that a computer is assumed to take to wake if it has never been woken."""
+
+
+class WaitingJobs:
+    """Translates the scheduler's state for one plan."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def works(self, asleep: list[Sleeper]) -> Iterator[WaitingWork]:
+        """Return the tasks that could start now on one of these sleepers, in the order of arrival of their jobs."""
+        state, requirements = self._state, self._state.index.requirements
+        slots_left = self._slots_left()
+        able: dict[RequirementClass, set[str]] = {}
+        for job in state.index.live.values():
+            tasks = startable_tasks(state, job)
+            if not tasks:
+                continue
+            key = requirements.key_of(job)
+            if key not in able:
+                able[key] = {one.worker for one in asleep if meets(state.workers[one.worker].facts, key)}
+            tasks = int(min(tasks, requirements.units.starts_left(key)))
+            if job.owner in slots_left:
+                slots = job.slots * job.nodes
+                tasks = min(tasks, max(0, slots_left[job.owner]) // slots)
+                slots_left[job.owner] -= tasks * slots
+            if tasks and able[key] and not self._is_vetoed(job, min(able[key])):
+                names = able[key] | requirements.workers[key]
+                work = measure.mean_work(state.grid, job) / max(1, job.nodes)
+                yield WaitingWork(tasks, job.slots, work, names.__contains__, job.nodes)
+
+    def _is_vetoed(self, job: Job, worker: str) -> bool:
+        """True if a wing would not let a task of this job start on the sleeper if it were awake."""
+        task = self._state.fresh[job.id].first_after(0) or 1
+        return self._state.wings.veto(job, task, self._state.workers[worker], Purpose.START) is not None
+
+    def _slots_left(self) -> dict[str, int]:
+        """Return the slots that each user may still have; empty if users have no limit."""
+        state, most = self._state, self._state.settings.user_slots
+        if most is None:
+            return {}
+        left = {job.owner: most for job in state.jobs.values()}
+        for attempt in state.attempts.values():
+            if attempt.is_seated and not attempt.stands_still:
+                left[state.jobs[attempt.job].owner] -= attempt.slots
+        return left
+
+    def awake(self, worker: Worker) -> ComputerSlots:
+        """Return an awake worker's slots, with the time when each is expected to be free."""
+        state, attempts = self._state, self._state.index.attempts
+        free_in_s: list[float] = []
+        for attempt in attempts.seated_on(worker.name) if worker.name in attempts.of_worker else ():
+            left_s = measure.left_of(state.grid, state.jobs[attempt.job], worker, attempt)
+            free_in_s += [inf if attempt.stands_still else left_s] * attempt.slots
+        free_in_s += [0.0] * (worker.offered - len(free_in_s))
+        free_in_s = sorted(free_in_s)[: worker.offered] if worker.is_trusted else []
+        waiting_s = attempts.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
+        return ComputerSlots(worker.name, measure.speed_now(worker), [one + waiting_s for one in free_in_s])
+
+    def computer(self, sleeper: Sleeper, ready_in_s: float) -> ComputerSlots:
+        worker = self._state.workers[sleeper.worker]
+        subnet = sleeper.wake.subnet if sleeper.wake else ""
+        free_in_s = [ready_in_s] * worker.facts.slots
+        return ComputerSlots(worker.name, measure.speed_of(worker), free_in_s, self.wake_s(sleeper), subnet)
+
+    def wake_s(self, sleeper: Sleeper) -> float:
+        """Return the seconds that it is expected to take to wake, longer after each failure."""
+        return (sleeper.took_s or _ASSUMED_S[sleeper.kind]) * (1 + sleeper.failed_wakes)
