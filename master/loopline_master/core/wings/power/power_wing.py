@@ -19,7 +19,7 @@ from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Reply
-from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Job, Worker
+from loopline_master.core.kernel.entities import LIVE, OCCUPYING, Attempt, Job, Worker
 from loopline_master.core.kernel.sessions import leases
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
@@ -102,7 +102,7 @@ class Power(Wing):
         """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""
         sleeper = self._sleepers.of.get(worker.name)
         if sleeper and _was_used_since(sleeper.woken_at, worker.load, self.state.now):
-            sleeper.woken_at = None
+            sleeper.woken_at, sleeper.unused_wakes = None, 0
             self.state.put(sleeper)
 
     def due_at(self) -> float | None:
@@ -151,6 +151,11 @@ class Power(Wing):
             if self._sleepers.forget(name):
                 self.state.effects.rows(Sleeper).pop(name, None)
                 self.state.wings.arrange()
+        for attempt in self.state.effects.attempts.values():
+            sleeper = self._sleepers.of.get(attempt.worker)
+            if sleeper and sleeper.unused_wakes and not sleeper.is_asleep and attempt.state in LIVE:
+                sleeper.unused_wakes = 0
+                self.state.put(sleeper)
         self._wakes.plan()
 
     def _request_wake(self, event: WakeRequested, tell: Tell) -> Reply:

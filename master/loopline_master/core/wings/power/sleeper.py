@@ -23,6 +23,7 @@ class Sleeper:
     waking_since: float | None = None  # it is being woken since then, and has not come yet
     last_wake_at: float | None = None  # when the last wake began
     took_s: float = 0.0  # seconds that it took to come after its last wake that succeeded; 0: there was none
+    unused_wakes: int = 0  # in a row, for waiting work: no task has run on it since, and its owner has not come
     woken_at: float | None = None  # it came after such a wake, and its owner has not been there since
 
     @property

@@ -4,7 +4,8 @@ The waiting work is checked at most every ``_PLAN_EVERY_S``, after a step has pl
 start. wake_plan.py decides which computers to wake for the rest. Each Assign to one awake worker of their subnet
 names them, so that lost frames and packets are repeated. If there is no such worker, or a wake has failed before, the
 master sends packets, too (``WakeOrder``). A computer that has not come within ``GIVE_UP_S`` has failed. After
-``MAX_FAILED_WAKES`` in a row it is only woken on request.
+``MAX_FAILED_WAKES`` in a row it is only woken on request. The same holds for wakes that no task has followed; after
+each of them the computer may sleep for ``_UNUSED_PAUSE_S``, twice as long each time.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_master.core.wings.power.waiting_jobs import WaitingJobs
-from loopline_master.core.wings.power.wake_plan import computers_to_wake
+from loopline_master.core.wings.power.wake_plan import ComputerSlots, computers_to_wake
 from loopline_shared.protocol.power import Armed, SleepCause, WakeTarget
 
 GIVE_UP_S = 300.0
 MAX_FAILED_WAKES = 3
 _LEFT_ALONE_S = 600.0
 """A computer that its owner has put to sleep is not woken for this long."""
+_UNUSED_PAUSE_S = 600.0
+_OFFERS_WITHIN_S = 300.0
+"""A computer that has been woken is expected to offer slots within this time."""
 _TEST_WAKE_S, TEST_ALARM_S = 15.0, 240.0
 """Seconds from a suspend for a test until magic packets are sent, and until the computer's own alarm wakes it."""
 _ALARM_MARGIN_S = 15.0
@@ -102,18 +106,28 @@ class Wakes:
         waiting = list(islice(works, _MOST_JOBS))
         if not waiting or not candidates:
             return _LATER_S if waiting else None
-        waking = [self._waiting.computer(one, max(0.0, self._waiting.wake_s(one) - state.now + one.waking_since))
-                  for one in self._sleepers.waking if one.waking_since is not None]  # fmt: skip
         woken = computers_to_wake(
             waiting,
             [self._waiting.awake(worker) for worker in state.index.requirements.available.values()],
-            waking,
+            self._coming(),
             [self._waiting.computer(one, self._waiting.wake_s(one)) for one in candidates],
             allowed,
         )
         for name in woken:
+            self._sleepers.of[name].unused_wakes += 1
             self._begin(self._sleepers.of[name])
         return _PLAN_EVERY_S
+
+    def _coming(self) -> list[ComputerSlots]:
+        """Return the computers that are being woken, and those that have come and offer no slots yet."""
+        now, waiting = self._state.now, self._waiting
+        coming = [waiting.computer(one, max(0.0, waiting.wake_s(one) - now + (one.waking_since or 0.0)))
+                  for one in self._sleepers.waking]  # fmt: skip
+        for one in self._sleepers.of.values():
+            worker = self._state.workers[one.worker]
+            if one.woken_at is not None and now < one.woken_at + _OFFERS_WITHIN_S and not worker.offered:
+                coming += [waiting.computer(one, 0.0)] if worker.is_available else []
+        return coming
 
     # Candidates.
 
@@ -125,7 +139,7 @@ class Wakes:
             and facts.can_suspend
             and (sleeper.is_proven or facts.armed(sleeper.kind) is Armed.YES)
             and sleeper.waking_since is None
-            and sleeper.failed_wakes < MAX_FAILED_WAKES
+            and max(sleeper.failed_wakes, sleeper.unused_wakes) < MAX_FAILED_WAKES
             and not worker.draining
             and worker.quarantined_until is None
         )
@@ -135,8 +149,16 @@ class Wakes:
         now, facts = self._state.now, sleeper.wake
         if sleeper.by is SleepCause.TEST or (facts and allowed[facts.subnet] <= 0):
             return False
-        is_left_alone = sleeper.by is SleepCause.OWNER and now < (sleeper.asleep_since or 0.0) + _LEFT_ALONE_S
+        is_left_alone = now < (sleeper.asleep_since or 0.0) + self._pause_s(sleeper)
         return not is_left_alone and facts is not None and now >= facts.not_before and _is_within(facts.hours, now)
+
+    def _pause_s(self, sleeper: Sleeper) -> float:
+        """Return how long its sleep must last before it is woken, in seconds."""
+        pause_s = _LEFT_ALONE_S if sleeper.by is SleepCause.OWNER else 0.0
+        has_slept_again = (sleeper.asleep_since or 0.0) > (sleeper.last_wake_at or 0.0)
+        if sleeper.unused_wakes and has_slept_again:
+            pause_s = max(pause_s, _UNUSED_PAUSE_S * 2 ** (sleeper.unused_wakes - 1))
+        return pause_s
 
     def _allowed(self, candidates: Iterable[Sleeper]) -> dict[str, int]:
         """Return how many computers of each subnet may be woken now."""
@@ -160,6 +182,7 @@ class Wakes:
         if reason := sleeper.wake_blocker:
             return Declined(409, "not_wakeable", f"{worker} is not woken: {reason}", "start it by hand")
         if sleeper.waking_since is None:
+            sleeper.unused_wakes = 0
             self._begin(sleeper)
         return Done()
 
