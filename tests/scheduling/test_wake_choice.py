@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind
 from tests.scheduling.driver import Grid
 from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, waking
+from tests.scheduling.units import limit, submit
 
 SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.GRID, WAKE)
 
@@ -60,3 +63,12 @@ def test_no_other_computer_is_woken_while_the_first_prepares_to_offer_slots() ->
     assert waking(grid) == []
     idle_on(grid, "a1", MINUTE)
     assert waking(grid) == ["a2"]
+
+
+@pytest.mark.parametrize(("whose", "woken"), [("", ["a1", "a2"]), ("*", ["a1", "a2", "a3", "a4"])])
+def test_jobs_that_share_a_limit_wake_no_more_computers_than_it_allows(whose: str, woken: list[str]) -> None:
+    grid = asleep_grid("a1", "a2", "a3", "a4", "a5", wake_at_once=5)
+    limit(grid, "lic", 2, whose)
+    for owner in ("ann", "ann", "bob", "ann", "bob", "bob"):
+        submit(grid, 2, owner, size=1200.0, needs={"lic": 1})
+    assert waking(grid) == woken

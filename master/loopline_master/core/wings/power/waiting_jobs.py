@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from math import inf
 
@@ -9,11 +10,12 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.door.mechanism import Purpose
 from loopline_master.core.kernel.eligibility import startable_tasks
 from loopline_master.core.kernel.entities import Job, Worker
-from loopline_master.core.kernel.index.requirement_class import meets
+from loopline_master.core.kernel.index.requirement_class import limits_of, meets
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.power.wake_plan import ComputerSlots, WaitingWork
+from loopline_master.core.wings.resources.limit import WHOLE_GRID
 from loopline_shared.protocol.power import SleepKind
 
 _ASSUMED_S = {SleepKind.SUSPEND: 30.0, SleepKind.OFF: 90.0}
@@ -29,7 +31,7 @@ class WaitingJobs:
     def works(self, asleep: list[Sleeper]) -> Iterator[WaitingWork]:
         """Return the tasks that could start now on one of these sleepers, in the order of arrival of their jobs."""
         state, requirements = self._state, self._state.index.requirements
-        slots_left = self._slots_left()
+        slots_left, promised = self._slots_left(), Counter[tuple[str, str]]()
         able: dict[RequirementClass, set[str]] = {}
         for job in state.index.live.values():
             tasks = startable_tasks(state, job)
@@ -38,12 +40,14 @@ class WaitingJobs:
             key = requirements.key_of(job)
             if key not in able:
                 able[key] = {one.worker for one in asleep if meets(state.workers[one.worker].facts, key)}
-            tasks = int(min(tasks, requirements.units.starts_left(key)))
+            tasks = int(min(tasks, requirements.units.starts_left(key, promised)))
             if job.owner in slots_left:
                 slots = job.slots * job.nodes
                 tasks = min(tasks, max(0, slots_left[job.owner]) // slots)
                 slots_left[job.owner] -= tasks * slots
             if tasks and able[key] and not self._is_vetoed(job, min(able[key])):
+                for name, units in limits_of(key):
+                    promised.update({(name, WHOLE_GRID): tasks * units, (name, job.owner): tasks * units})
                 names = able[key] | requirements.workers[key]
                 work = measure.mean_work(state.grid, job) / max(1, job.nodes)
                 yield WaitingWork(tasks, job.slots, work, names.__contains__, job.nodes)
