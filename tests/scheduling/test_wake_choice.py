@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
+from loopline_master.core.events import WorkerLeft
 from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind
 from tests.scheduling.driver import Grid
 from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, waking
 from tests.scheduling.units import limit, submit
 
 SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.GRID, WAKE)
+
+
+class CountedCalls:
+    """Counts the calls of functions in files whose paths contain ``part``."""
+
+    def __init__(self, part: str) -> None:
+        self._part, self.calls = part, 0
+
+    def __enter__(self) -> CountedCalls:
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, _: object) -> None:
+        self.calls += event == "call" and self._part in frame.f_code.co_filename
 
 
 def idle_on(grid: Grid, name: str, seconds: float) -> None:
@@ -72,3 +93,36 @@ def test_jobs_that_share_a_limit_wake_no_more_computers_than_it_allows(whose: st
     for owner in ("ann", "ann", "bob", "ann", "bob", "bob"):
         submit(grid, 2, owner, size=1200.0, needs={"lic": 1})
     assert waking(grid) == woken
+
+
+def calls_of_a_report(workers: int) -> int:
+    """Return the function calls of the wing in a step with one Report while ten computers are being woken."""
+    grid = asleep_grid(*(f"s{number}" for number in range(10)), wake_at_once=10)
+    for number in range(workers):
+        grid.join(f"w{number:03}", pc())
+    grid.submit(workers + 10, size=3600.0 * (workers + 10))
+    assert len(waking(grid)) == 10
+    grid.report("w001")
+    with CountedCalls("wings/power") as counted:
+        grid.report("w001")
+    return counted.calls
+
+
+def test_report_costs_the_same_beside_more_awake_workers() -> None:
+    assert calls_of_a_report(20) == calls_of_a_report(80)
+
+
+def test_packets_are_sent_by_another_worker_once_the_sender_has_left() -> None:
+    grid = asleep_grid("s1")
+    grid.join("a1", pc())
+    grid.join("a2", pc())
+    grid.submit(3, size=5400.0)
+    assert waking(grid) == ["s1"]
+    grid.step(WorkerLeft("a1", grid.agents["a1"].session))
+    power = grid.report("a2").assigns["a2"].power
+    assert power
+    assert [one.worker for one in power.wake] == ["s1"]
+    grid.join("a0", pc())
+    assert not grid.report("a2").assigns["a2"].power
+    grid.join("s1", pc())
+    assert not grid.report("a0").assigns["a0"].power

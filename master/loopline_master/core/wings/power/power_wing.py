@@ -157,6 +157,7 @@ class Power(Wing):
                 sleeper.unused_wakes = 0
                 self.state.put(sleeper)
         self._wakes.plan()
+        self._wakes.sending.update()
 
     def _request_wake(self, event: WakeRequested, tell: Tell) -> Reply:
         reply = self._wakes.request(event, tell)
@@ -168,7 +169,10 @@ class Power(Wing):
 
     def assign(self, worker: Worker, assign: Assign) -> None:
         """Have it wake others, be suspended, or set the alarm of its clock."""
-        targets, alarm_s = self._wakes.targets(worker)[:MAX_TARGETS], self._wakes.test_alarm_s(worker)
+        targets, alarm_s = (
+            tuple(self._wakes.sending.targets_of(worker.name)[:MAX_TARGETS]),
+            self._wakes.test_alarm_s(worker),
+        )
         sleeper, after_s, expects_work = self._sleepers.of.get(worker.name), None, None
         if sleeper and sleeper.woken_at is not None:
             after_s = self.state.settings.sleep_after_s

@@ -20,10 +20,11 @@ from loopline_master.core.kernel.door.mechanism import Tell
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.power.senders import Senders
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_master.core.wings.power.waiting_jobs import WaitingJobs
 from loopline_master.core.wings.power.wake_plan import ComputerSlots, computers_to_wake
-from loopline_shared.protocol.power import Armed, SleepCause, WakeTarget
+from loopline_shared.protocol.power import Armed, SleepCause
 
 GIVE_UP_S = 300.0
 MAX_FAILED_WAKES = 3
@@ -58,6 +59,7 @@ class Wakes:
 
     def __init__(self, state: State, sleepers: Sleepers) -> None:
         self._state, self._sleepers, self._waiting = state, sleepers, WaitingJobs(state)
+        self.sending = Senders(state, sleepers)
         self._begun: list[str] = []  # wakes that began in this step
         self._tested: set[str] = set()  # tests that begin with this step's Assigns
 
@@ -218,7 +220,7 @@ class Wakes:
             sleeper = self._sleepers.of[name]
             if sleeper.wake is None:
                 continue
-            sender = self._sender(sleeper.wake.subnet)
+            sender = self.sending.sender_for(sleeper)
             if sender:
                 senders.add(sender)
             if not sender or sleeper.failed_wakes:
@@ -227,31 +229,10 @@ class Wakes:
         self._begun.clear()
         return senders
 
-    def targets(self, worker: Worker) -> tuple[WakeTarget, ...]:
-        """Return the sleepers that this awake worker must wake."""
-        return tuple(
-            WakeTarget(one.worker, one.wake.hardware_address, one.wake.subnet)
-            for one in self._sleepers.waking
-            if one.wake and self._sender(one.wake.subnet) == worker.name
-        )
-
-    def _sender(self, subnet: str) -> str:
-        """Return the awake worker that sends magic packets into this subnet; empty if there is none."""
-        names = (
-            worker.name
-            for worker in self._state.workers.values()
-            if worker.session is not None and worker.reported and _subnet(worker) == subnet
-        )
-        return min(names, default="") if subnet else ""
-
 
 def came_by_alarm(sleeper: Sleeper, now: float) -> bool:
     """True if a tested computer that is awake again was probably woken by its own alarm."""
     return sleeper.by is SleepCause.TEST and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
-
-
-def _subnet(worker: Worker) -> str:
-    return worker.facts.link.subnet if worker.facts.link else ""
 
 
 def _is_within(hours: Iterable[tuple[int, int]], now: float) -> bool:
