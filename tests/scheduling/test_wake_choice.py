@@ -126,3 +126,19 @@ def test_packets_are_sent_by_another_worker_once_the_sender_has_left() -> None:
     assert not grid.report("a2").assigns["a2"].power
     grid.join("s1", pc())
     assert not grid.report("a0").assigns["a0"].power
+
+
+def test_another_worker_sends_the_packets_after_a_failed_wake() -> None:
+    grid = asleep_grid("s1")
+    for name in ("a1", "a2"):
+        grid.join(name, pc())
+    grid.submit(3, size=3 * 36000.0)
+    senders = []
+    for _ in range(3):
+        assert waking(grid) == ["s1"]
+        senders.append([name for name in ("a1", "a2") if grid.report(name).assigns[name].power])
+        for _ in range(30):
+            grid.now += 10.0
+            for name in ("a1", "a2"):
+                grid.report(name)
+    assert senders == [["a1"], ["a2"], ["a1"]]

@@ -37,9 +37,12 @@ class Senders:
                     self._targets.setdefault(self.sender_for(one), []).append(target)
 
     def sender_for(self, sleeper: Sleeper) -> str:
-        """Return the awake worker that sends the packets for this sleeper; empty if there is none."""
+        """Return the awake worker that sends the packets for this sleeper; empty if there is none.
+
+        After each wake that fails another worker has its turn.
+        """
         names = self._in.get(sleeper.wake.subnet) if sleeper.wake else None
-        return names[0] if names else ""
+        return names[sleeper.failed_wakes % len(names)] if names else ""
 
     def targets_of(self, worker: str) -> Sequence[WakeTarget]:
         """Return the sleepers that this awake worker must wake."""
