@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from loopline_master.core.events import WorkerLeft
+from loopline_shared.model import Facts
 from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind
 from tests.scheduling.driver import Grid
 from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, waking
@@ -142,3 +145,31 @@ def test_another_worker_sends_the_packets_after_a_failed_wake() -> None:
             for name in ("a1", "a2"):
                 grid.report(name)
     assert senders == [["a1"], ["a2"], ["a1"]]
+
+
+def gang_pc() -> Facts:
+    return replace(pc(), gangs=True)
+
+
+def gang_grid(*names: str, **chosen: Any) -> Grid:
+    """Return a grid where these computers, which run members of gangs, sleep."""
+    grid = asleep_grid(**chosen)
+    for name in names:
+        grid.join(name, gang_pc())
+        grid.report(name, good_bye=SUSPENDED)
+    return grid
+
+
+def test_gang_wakes_computers_while_the_awake_ones_are_busy() -> None:
+    grid = gang_grid("a1", "a2", "a3")
+    for name in ("b1", "b2"):
+        grid.join(name, gang_pc())
+    grid.submit(2, size=2 * 36000.0)
+    grid.submit(1, size=1200.0, nodes=2, timeout_s=1000)
+    assert waking(grid) == ["a1", "a2"]
+
+
+def test_each_gang_of_a_job_wakes_the_computers_that_it_lacks() -> None:
+    grid = gang_grid(*(f"a{number}" for number in range(7)), wake_at_once=7)
+    grid.submit(4, size=4 * 2 * 3600.0, nodes=2, timeout_s=8000)
+    assert waking(grid) == [f"a{number}" for number in range(6)], "the fourth gang would lack one"

@@ -5,6 +5,8 @@
    a computer is started for a long task, or for many short ones, but not for a few that end sooner than it starts.
 3. Otherwise the sleeping computer is woken that would finish one task soonest, unless as many of its subnet have been
    woken within the last minute as the operator allows.
+4. A task on several computers wakes those that it lacks, if there are enough of them. Computers count as its own if
+   they can begin it by the time when the sleeping ones have come.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
+_MOST_GANGS = 20
+"""Number of tasks of one job, each on several computers, for which computers are woken at a time."""
 _LEAST_S = 1e-3
 """Shortest run time that is assumed for a task."""
 
@@ -31,6 +36,10 @@ class ComputerSlots:
 
     def __post_init__(self) -> None:
         self.takes_within_s = min(self.free_in_s, default=0.0) + self.wake_s
+
+    def begins_s(self, slots: int) -> float:
+        """Return the seconds from now until this many slots are free; infinity if there are fewer."""
+        return sorted(self.free_in_s)[slots - 1] if slots <= len(self.free_in_s) else inf
 
     def reserve(self, tasks: int, slots: int, task_s: float, within_s: float) -> int:
         """Reserve slots for up to ``tasks`` tasks that begin within ``within_s`` from now; return their number."""
@@ -100,7 +109,8 @@ def _wake_for(
     able.sort(key=lambda one: (one.wake_s + work.seconds_on(one), one.name))
     running = [one for one in awake if work.suits(one.name)]
     if work.nodes > 1:
-        return _wake_for_gang(work, [*running, *coming], able, allowed)
+        present = [*running, *(one for one in coming if work.suits(one.name))]
+        return _wake_for_gangs(work, present, able, allowed)
     left, left_in, reserved_s = work.tasks, Counter(allowed), -1.0
     for one in coming:
         if work.suits(one.name):
@@ -120,16 +130,29 @@ def _wake_for(
     return woken
 
 
-def _wake_for_gang(
-    work: WaitingWork, others: Iterable[ComputerSlots], able: Sequence[ComputerSlots], allowed: Mapping[str, int]
+def _wake_for_gangs(
+    work: WaitingWork, present: Iterable[ComputerSlots], able: Iterable[ComputerSlots], allowed: Mapping[str, int]
 ) -> list[ComputerSlots]:
-    """Return the sleeping computers that a task on several computers lacks; none if they would be too few."""
-    missing = work.nodes - sum(len(one.free_in_s) >= work.slots and work.suits(one.name) for one in others)
-    if missing > len(able):
-        return []
-    left_in, woken = Counter(allowed), list[ComputerSlots]()
-    for computer in able[: max(0, missing)]:
-        if left_in[computer.subnet] > 0:
-            left_in[computer.subnet] -= 1
-            woken.append(computer)
+    """Return the sleeping computers that tasks on several computers lack. Slots are reserved for one task at a time.
+
+    ``present``: computers that are awake or coming. A task for which too few could be woken wakes none.
+    """
+    pool, asleep, left_in, woken = [*present], [*able], Counter(allowed), list[ComputerSlots]()
+    for _ in range(min(work.tasks, _MOST_GANGS)):
+        if not asleep:
+            break
+        begin_s = asleep[min(work.nodes, len(asleep)) - 1].wake_s
+        members = [
+            one for one in pool if one.begins_s(work.slots) <= (one.takes_within_s if one.wake_s else begin_s)
+        ][: work.nodes]
+        missing = asleep[: work.nodes - len(members)]
+        if len(members) + len(missing) < work.nodes:
+            break
+        for computer in missing:
+            if left_in[computer.subnet] > 0:
+                left_in[computer.subnet] -= 1
+                woken.append(computer)
+        pool, asleep = [*pool, *missing], asleep[len(missing) :]
+        for one in (*members, *missing):
+            one.reserve(1, work.slots, work.seconds_on(one), one.begins_s(work.slots))
     return woken
