@@ -11,7 +11,7 @@ import pytest
 
 from loopline_master.core.events import WorkerLeft
 from loopline_shared.model import Facts
-from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind
+from loopline_shared.protocol.power import GoodBye, PowerOrders, SleepCause, SleepKind
 from tests.scheduling.driver import Grid
 from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, waking
 from tests.scheduling.units import limit, submit
@@ -173,3 +173,24 @@ def test_each_gang_of_a_job_wakes_the_computers_that_it_lacks() -> None:
     grid = gang_grid(*(f"a{number}" for number in range(7)), wake_at_once=7)
     grid.submit(4, size=4 * 2 * 3600.0, nodes=2, timeout_s=8000)
     assert waking(grid) == [f"a{number}" for number in range(6)], "the fourth gang would lack one"
+
+
+def test_large_gang_starts_although_its_computers_are_woken_for_minutes() -> None:
+    names = [f"a{number:02}" for number in range(28)]
+    grid = gang_grid(*names)
+    grid.submit(1, size=28 * 600.0, nodes=28, timeout_s=1000)
+    came_at, sleep_after_s = dict[str, float](), dict[str, float | None]()
+    while not any(grid.agents[name].members for name in names):
+        grid.wait(10.0)
+        for name, sleeper in grid.store.sleepers.items():
+            if sleeper.waking_since is not None:
+                grid.join(name, gang_pc(), reports=False)
+                came_at[name] = grid.now
+        for name in came_at:
+            power = grid.report(name).assigns[name].power
+            sleep_after_s[name] = power.sleep_after_s if power else None
+        for name, after_s in sleep_after_s.items():
+            assert after_s is None or grid.now - came_at[name] < after_s, f"{name} would sleep before the gang starts"
+    assert grid.now - min(came_at.values()) > grid.settings.sleep_after_s
+    grid.submit(1, size=600.0)
+    assert grid.join("a00").assigns["a00"].power == PowerOrders(sleep_after_s=300.0), "the gang has begun"

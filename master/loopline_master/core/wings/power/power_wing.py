@@ -175,7 +175,7 @@ class Power(Wing):
         )
         sleeper, after_s, expects_work = self._sleepers.of.get(worker.name), None, None
         if sleeper and sleeper.woken_at is not None:
-            after_s = self.state.settings.sleep_after_s
+            after_s = self.state.settings.sleep_after_s + self._wakes.gathers_for_s(worker)
         if sleeper and sleeper.wake and sleeper.wake.hours:
             expects_work = bool(self.state.index.live)
         if targets or (alarm_s, after_s, expects_work) != (None, None, None):

@@ -19,6 +19,7 @@ from loopline_master.core.events import WakeRequested
 from loopline_master.core.kernel.door.mechanism import Tell
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.kernel.index.requirement_class import nodes_of
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.senders import Senders
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
@@ -200,6 +201,15 @@ class Wakes:
         self._tested.add(name)
         tell(name)
         return Done()
+
+    def gathers_for_s(self, worker: Worker) -> float:
+        """Return the seconds that it may take to wake others for a gang that this worker suits; 0: none waits."""
+        index, settings = self._state.index, self._state.settings
+        if not index.parallel:
+            return 0.0
+        able = index.requirements.able.items()
+        nodes = max((nodes_of(key) for key, names in able if worker.name in names), default=1)
+        return 60.0 * (min(nodes, len(self._sleepers.of)) // max(1, settings.wake_at_once)) if nodes > 1 else 0.0
 
     def test_alarm_s(self, worker: Worker) -> float | None:
         """Return when the computer's own alarm wakes it, in seconds, if this worker is tested now; None otherwise."""
