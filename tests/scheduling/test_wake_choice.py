@@ -194,3 +194,19 @@ def test_large_gang_starts_although_its_computers_are_woken_for_minutes() -> Non
     assert grid.now - min(came_at.values()) > grid.settings.sleep_after_s
     grid.submit(1, size=600.0)
     assert grid.join("a00").assigns["a00"].power == PowerOrders(sleep_after_s=300.0), "the gang has begun"
+
+
+def calls_of_a_plan(jobs: int) -> int:
+    """Return the function calls for a plan with this many waiting jobs that no sleeper suits."""
+    grid = asleep_grid("s1")
+    for _ in range(jobs):
+        submit(grid, 2, size=1200.0, requires={"labels": ["big"]})
+    grid.now += 2.0
+    with CountedCalls("loopline_master/core") as counted:
+        grid.step()
+    return counted.calls
+
+
+def test_plan_costs_the_same_beside_more_jobs_that_no_sleeper_suits() -> None:
+    few, many = (calls_of_a_plan(jobs) for jobs in (40, 80))  # more steps than are all checked
+    assert many <= few + 5

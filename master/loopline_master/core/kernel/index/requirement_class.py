@@ -78,6 +78,11 @@ def alone_in(key: RequirementClass) -> int:
     return key[12]
 
 
+def demands_of(key: RequirementClass) -> tuple[object, ...]:
+    """Return the part of a class that ``meets`` reads: classes with equal parts are met by the same workers."""
+    return *key[:9], key[10]
+
+
 def holds_units(key: RequirementClass) -> bool:
     """True if each attempt of the class holds units of something countable."""
     return bool(key[10] or key[11] or key[12])

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from math import inf
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.door.mechanism import Purpose
 from loopline_master.core.kernel.eligibility import startable_tasks
 from loopline_master.core.kernel.entities import Job, Worker
-from loopline_master.core.kernel.index.requirement_class import limits_of, meets
+from loopline_master.core.kernel.index.requirement_class import (
+    WorkerKind,
+    demands_of,
+    kind_of,
+    limits_of,
+    meets,
+    nodes_of,
+)
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.sleeper import Sleeper
@@ -20,6 +28,8 @@ from loopline_shared.protocol.power import SleepKind
 
 _ASSUMED_S = {SleepKind.SUSPEND: 30.0, SleepKind.OFF: 90.0}
 """Seconds that a computer is assumed to take to wake if it has never been woken."""
+_MOST_READY = 1000
+"""Number of jobs that are checked for tasks to start."""
 
 
 class WaitingJobs:
@@ -31,26 +41,48 @@ class WaitingJobs:
     def works(self, asleep: list[Sleeper]) -> Iterator[WaitingWork]:
         """Return the tasks that could start now on one of these sleepers, in the order of arrival of their jobs."""
         state, requirements = self._state, self._state.index.requirements
+        if not (able := self._able(asleep)):
+            return
         slots_left, promised = self._slots_left(), Counter[tuple[str, str]]()
-        able: dict[RequirementClass, set[str]] = {}
-        for job in state.index.live.values():
-            tasks = startable_tasks(state, job)
-            if not tasks:
-                continue
+        for job in self._ready_jobs(able):
             key = requirements.key_of(job)
-            if key not in able:
-                able[key] = {one.worker for one in asleep if meets(state.workers[one.worker].facts, key)}
-            tasks = int(min(tasks, requirements.units.starts_left(key, promised)))
+            tasks = int(min(startable_tasks(state, job), requirements.units.starts_left(key, promised)))
             if job.owner in slots_left:
                 slots = job.slots * job.nodes
                 tasks = min(tasks, max(0, slots_left[job.owner]) // slots)
                 slots_left[job.owner] -= tasks * slots
-            if tasks and able[key] and not self._is_vetoed(job, min(able[key])):
+            if tasks and not self._is_vetoed(job, min(able[key])):
                 for name, units in limits_of(key):
                     promised.update({(name, WHOLE_GRID): tasks * units, (name, job.owner): tasks * units})
                 names = able[key] | requirements.workers[key]
                 work = measure.mean_work(state.grid, job) / max(1, job.nodes)
                 yield WaitingWork(tasks, job.slots, work, names.__contains__, job.nodes)
+
+    def _able(self, asleep: list[Sleeper]) -> dict[RequirementClass, set[str]]:
+        """Return the sleepers that meet each class with a task to start; classes without one are left out."""
+        index, kinds = self._state.index, dict[WorkerKind, list[Worker]]()
+        for one in asleep:
+            worker = self._state.workers[one.worker]
+            kinds.setdefault(kind_of(worker.facts), []).append(worker)
+        known: dict[object, set[str]] = {}
+        found: dict[RequirementClass, set[str]] = {}
+        for key in index.requirements.jobs:
+            if key not in index.ready and nodes_of(key) == 1:
+                continue
+            demands = demands_of(key)
+            if demands not in known:
+                suitable = (workers for workers in kinds.values() if meets(workers[0].facts, key))
+                known[demands] = {worker.name for workers in suitable for worker in workers}
+            if known[demands] and index.requirements.units.starts_left(key, {}) >= 1:
+                found[key] = known[demands]
+        return found
+
+    def _ready_jobs(self, keys: Iterable[RequirementClass]) -> list[Job]:
+        """Return the first ``_MOST_READY`` jobs of these classes that have a task to start, in order of arrival."""
+        index, jobs = self._state.index, self._state.jobs
+        found = (jobs[number] for key in keys for number in index.requirements.jobs[key])
+        ready = (job.arrival for job in found if index.is_ready(job) or job.arrival in index.parallel)
+        return [index.live[arrival] for arrival in nsmallest(_MOST_READY, ready)]
 
     def _is_vetoed(self, job: Job, worker: str) -> bool:
         """True if a wing would not let a task of this job start on the sleeper if it were awake."""
