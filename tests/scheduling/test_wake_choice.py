@@ -14,7 +14,7 @@ from loopline_shared.model import Facts
 from loopline_shared.protocol.power import GoodBye, PowerOrders, SleepCause, SleepKind
 from tests.scheduling.driver import Grid
 from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, waking
-from tests.scheduling.units import limit, submit
+from tests.scheduling.units import limit, offering, submit
 
 SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.GRID, WAKE)
 
@@ -210,3 +210,32 @@ def calls_of_a_plan(jobs: int) -> int:
 def test_plan_costs_the_same_beside_more_jobs_that_no_sleeper_suits() -> None:
     few, many = (calls_of_a_plan(jobs) for jobs in (40, 80))  # more steps than are all checked
     assert many <= few + 5
+
+
+@pytest.mark.parametrize("asked", [{"computer": 1}, {"fpga": 2}])
+def test_task_that_fills_a_computer_wakes_one_for_itself(asked: dict[str, int]) -> None:
+    grid = asleep_grid()
+    for name in ("a1", "a2", "a3"):
+        grid.join(name, replace(offering(4, fpga=3), link=pc().link))
+        grid.report(name, good_bye=SUSPENDED)
+    submit(grid, 2, size=2400.0, needs=asked)
+    assert waking(grid) == ["a1", "a2"]
+
+
+def test_tasks_with_devices_share_a_computer_as_its_units_allow() -> None:
+    grid = asleep_grid()
+    for name in ("a1", "a2", "a3"):
+        grid.join(name, replace(offering(4, fpga=2), link=pc().link))
+        grid.report(name, good_bye=SUSPENDED)
+    submit(grid, 4, size=4800.0, needs={"fpga": 1})
+    assert waking(grid) == ["a1", "a2"]
+
+
+def test_device_of_an_awake_computer_counts_although_it_offers_fewer_slots() -> None:
+    grid = asleep_grid()
+    for name in ("a1", "b1"):
+        grid.join(name, replace(offering(4, fpga=1), link=pc().link))
+    grid.report("a1", good_bye=SUSPENDED)
+    grid.report("b1", slots=3)
+    submit(grid, 2, size=40.0, needs={"fpga": 1})
+    assert waking(grid) == [], "the second task begins on b1 before a1 would be awake"

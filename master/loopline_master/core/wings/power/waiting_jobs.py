@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
 from math import inf
 
@@ -18,6 +18,9 @@ from loopline_master.core.kernel.index.requirement_class import (
     limits_of,
     meets,
     nodes_of,
+    resources_of,
+    slots_of,
+    slots_taken,
 )
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
@@ -48,15 +51,28 @@ class WaitingJobs:
             key = requirements.key_of(job)
             tasks = int(min(startable_tasks(state, job), requirements.units.starts_left(key, promised)))
             if job.owner in slots_left:
-                slots = job.slots * job.nodes
+                slots = job.slots_on(state.workers[min(able[key])]) * job.nodes
                 tasks = min(tasks, max(0, slots_left[job.owner]) // slots)
                 slots_left[job.owner] -= tasks * slots
             if tasks and not self._is_vetoed(job, min(able[key])):
                 for name, units in limits_of(key):
                     promised.update({(name, WHOLE_GRID): tasks * units, (name, job.owner): tasks * units})
-                names = able[key] | requirements.workers[key]
                 work = measure.mean_work(state.grid, job) / max(1, job.nodes)
-                yield WaitingWork(tasks, job.slots, work, names.__contains__, job.nodes)
+                yield WaitingWork(tasks, self._slots_on(key, able[key]), work, job.nodes)
+
+    def _slots_on(self, key: RequirementClass, asleep: set[str]) -> Callable[[str], int]:
+        """Return a function from a computer to the slots that a task of the class takes there; 0: it cannot run."""
+        requirements, needs_units = self._state.index.requirements, resources_of(key)
+        able = asleep, requirements.with_resources(key), requirements.lacking_resources(key)
+
+        def slots_on(name: str) -> int:
+            if not any(name in names for names in able):
+                return 0
+            worker = self._state.workers[name]
+            slots = worker.offered or worker.facts.slots
+            return slots_taken(worker.facts, key, slots) if needs_units else slots_of(key)
+
+        return slots_on
 
     def _able(self, asleep: list[Sleeper]) -> dict[RequirementClass, set[str]]:
         """Return the sleepers that meet each class with a task to start; classes without one are left out."""

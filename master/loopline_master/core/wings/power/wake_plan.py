@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 _MOST_GANGS = 20
 """Number of tasks of one job, each on several computers, for which computers are woken at a time."""
@@ -37,10 +36,6 @@ class ComputerSlots:
     def __post_init__(self) -> None:
         self.takes_within_s = min(self.free_in_s, default=0.0) + self.wake_s
 
-    def begins_s(self, slots: int) -> float:
-        """Return the seconds from now until this many slots are free; infinity if there are fewer."""
-        return sorted(self.free_in_s)[slots - 1] if slots <= len(self.free_in_s) else inf
-
     def reserve(self, tasks: int, slots: int, task_s: float, within_s: float) -> int:
         """Reserve slots for up to ``tasks`` tasks that begin within ``within_s`` from now; return their number."""
         self.free_in_s.sort()
@@ -60,10 +55,21 @@ class WaitingWork:
     """Tasks of one job that could start now if a suitable computer had free slots for them."""
 
     tasks: int
-    slots: int  # of each task
+    slots_on: Callable[[str], int]  # slots that a task takes on the computer of this name; 0: it may not run there
     work: float  # of one task, in reference CPU-seconds
-    suits: Callable[[str], bool]  # true if the computer of this name may run them
     nodes: int = 1  # computers that each task needs at once
+
+    def suits(self, computer: ComputerSlots) -> bool:
+        """True if a task may run there once enough slots are free."""
+        return 0 < self.slots_on(computer.name) <= len(computer.free_in_s)
+
+    def begins_s(self, computer: ComputerSlots) -> float:
+        """Return the seconds from now until a task could begin there."""
+        return sorted(computer.free_in_s)[self.slots_on(computer.name) - 1]
+
+    def reserve(self, tasks: int, computer: ComputerSlots, within_s: float) -> int:
+        """Reserve slots there for up to ``tasks`` tasks that begin within this time; return their number."""
+        return computer.reserve(tasks, self.slots_on(computer.name), self.seconds_on(computer), within_s)
 
     def seconds_on(self, computer: ComputerSlots) -> float:
         """Return the expected run time of one task there."""
@@ -103,29 +109,29 @@ def _wake_for(
     allowed: Mapping[str, int],
 ) -> list[ComputerSlots]:
     """Return the sleeping computers that one job needs, in the order of the times when they would finish a task."""
-    able = [one for one in sleeping if len(one.free_in_s) >= work.slots and work.suits(one.name)]
+    able = [one for one in sleeping if work.suits(one)]
     if not able:
         return []
     able.sort(key=lambda one: (one.wake_s + work.seconds_on(one), one.name))
-    running = [one for one in awake if work.suits(one.name)]
+    running = [one for one in awake if work.suits(one)]
     if work.nodes > 1:
-        present = [*running, *(one for one in coming if work.suits(one.name))]
+        present = [*running, *(one for one in coming if work.suits(one))]
         return _wake_for_gangs(work, present, able, allowed)
     left, left_in, reserved_s = work.tasks, Counter(allowed), -1.0
     for one in coming:
-        if work.suits(one.name):
-            left -= one.reserve(left, work.slots, work.seconds_on(one), one.takes_within_s)
+        if work.suits(one):
+            left -= work.reserve(left, one, one.takes_within_s)
     woken: list[ComputerSlots] = []
     for computer in able:
         if computer.wake_s > reserved_s:
             reserved_s = computer.wake_s
             for one in running:
-                left -= one.reserve(left, work.slots, work.seconds_on(one), reserved_s)
+                left -= work.reserve(left, one, reserved_s)
         if left <= 0:
             break
         if left_in[computer.subnet] > 0:
             left_in[computer.subnet] -= 1
-            left -= computer.reserve(left, work.slots, work.seconds_on(computer), computer.takes_within_s)
+            left -= work.reserve(left, computer, computer.takes_within_s)
             woken.append(computer)
     return woken
 
@@ -142,9 +148,9 @@ def _wake_for_gangs(
         if not asleep:
             break
         begin_s = asleep[min(work.nodes, len(asleep)) - 1].wake_s
-        members = [
-            one for one in pool if one.begins_s(work.slots) <= (one.takes_within_s if one.wake_s else begin_s)
-        ][: work.nodes]
+        members = [one for one in pool if work.begins_s(one) <= (one.takes_within_s if one.wake_s else begin_s)][
+            : work.nodes
+        ]
         missing = asleep[: work.nodes - len(members)]
         if len(members) + len(missing) < work.nodes:
             break
@@ -154,5 +160,5 @@ def _wake_for_gangs(
                 woken.append(computer)
         pool, asleep = [*pool, *missing], asleep[len(missing) :]
         for one in (*members, *missing):
-            one.reserve(1, work.slots, work.seconds_on(one), one.begins_s(work.slots))
+            work.reserve(1, one, work.begins_s(one))
     return woken
