@@ -26,11 +26,11 @@ from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.sleeper import Sleeper
 from loopline_master.core.wings.power.wake_plan import ComputerSlots, WaitingWork
-from loopline_master.core.wings.resources.limit import WHOLE_GRID
 from loopline_shared.protocol.power import SleepKind
 
 _ASSUMED_S = {SleepKind.SUSPEND: 30.0, SleepKind.OFF: 90.0}
 """Seconds that a computer is assumed to take to wake if it has never been woken."""
+_ALL_USERS = ""
 _MOST_READY = 1000
 """Number of jobs that are checked for tasks to start."""
 
@@ -56,7 +56,7 @@ class WaitingJobs:
                 slots_left[job.owner] -= tasks * slots
             if tasks and not self._is_vetoed(job, min(able[key])):
                 for name, units in limits_of(key):
-                    promised.update({(name, WHOLE_GRID): tasks * units, (name, job.owner): tasks * units})
+                    promised.update({(name, _ALL_USERS): tasks * units, (name, job.owner): tasks * units})
                 work = measure.mean_work(state.grid, job) / max(1, job.nodes)
                 yield WaitingWork(tasks, self._slots_on(key, able[key]), work, job.nodes)
 

@@ -5,8 +5,8 @@
    a computer is started for a long task, or for many short ones, but not for a few that end sooner than it starts.
 3. Otherwise the sleeping computer is woken that would finish one task soonest, unless as many of its subnet have been
    woken within the last minute as the operator allows.
-4. A task on several computers wakes those that it lacks, if there are enough of them. Computers count as its own if
-   they can begin it by the time when the sleeping ones have come.
+4. A task on several computers wakes the missing ones, if enough computers sleep. An awake computer is not missing if
+   it can begin the task by the time when the sleeping ones have come.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _MOST_GANGS = 20
-"""Number of tasks of one job, each on several computers, for which computers are woken at a time."""
+"""A plan wakes computers for at most this many tasks of one job that runs each task on several computers."""
 _LEAST_S = 1e-3
 """Shortest run time that is assumed for a task."""
 
@@ -141,7 +141,7 @@ def _wake_for_gangs(
 ) -> list[ComputerSlots]:
     """Return the sleeping computers that tasks on several computers lack. Slots are reserved for one task at a time.
 
-    ``present``: computers that are awake or coming. A task for which too few could be woken wakes none.
+    ``present``: computers that are awake or coming. If too few sleep, none is woken for a task.
     """
     pool, asleep, left_in, woken = [*present], [*able], Counter(allowed), list[ComputerSlots]()
     for _ in range(min(work.tasks, _MOST_GANGS)):

@@ -122,7 +122,7 @@ class Wakes:
         return _PLAN_EVERY_S
 
     def _coming(self) -> list[ComputerSlots]:
-        """Return the computers that are being woken, and those that have come and offer no slots yet."""
+        """Return the computers that are being woken, and woken computers that offer no slots yet."""
         now, waiting = self._state.now, self._waiting
         coming = [waiting.computer(one, max(0.0, waiting.wake_s(one) - now + (one.waking_since or 0.0)))
                   for one in self._sleepers.waking]  # fmt: skip
