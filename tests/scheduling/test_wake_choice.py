@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from loopline_master.core.events import WorkerLeft
+from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.wings.power.sleeper import Sleepers
+from loopline_master.core.wings.power.wake_rules import lasting_reason
 from loopline_shared.model import Facts
 from loopline_shared.protocol.power import GoodBye, PowerOrders, SleepCause, SleepKind
-from tests.scheduling.driver import Grid
-from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, waking
+from tests.scheduling.driver import START, Grid
+from tests.scheduling.test_wakes import MINUTE, WAKE, asleep_grid, pc, put_to_sleep, waking
 from tests.scheduling.units import limit, offering, submit
 
 SUSPENDED = GoodBye(SleepKind.SUSPEND, SleepCause.GRID, WAKE)
@@ -239,3 +242,50 @@ def test_device_of_an_awake_computer_counts_although_it_offers_fewer_slots() -> 
     grid.report("b1", slots=3)
     submit(grid, 2, size=40.0, needs={"fpga": 1})
     assert waking(grid) == [], "the second task begins on b1 before a1 would be awake"
+
+
+@pytest.mark.parametrize(
+    ("asleep", "words"),
+    [
+        ({"by": SleepCause.OWNER}, "its owner put it to sleep less than 10 minutes ago"),
+        ({"not_before": START + 600.0}, "its owner has paused tasks"),
+        ({"hours": ((0, 1),)}, "its owner allows no tasks at this hour"),
+    ],
+)
+def test_explanation_of_a_sleeper_says_why_no_work_wakes_it(asleep: dict[str, Any], words: str) -> None:
+    grid = asleep_grid()
+    put_to_sleep(grid, "s1", **asleep)
+    grid.submit(1, size=600.0)
+    assert waking(grid) == []
+    found = explain_worker(grid.scheduler, "s1")
+    assert found
+    assert f"it is not woken for waiting tasks: {words}" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"failed_wakes": 3}, "it did not come after 3 wakes: try `loopline wake s1`"),
+        ({"unused_wakes": 3}, "it got no task after 3 wakes: try `loopline wake s1`"),
+        ({"unused_wakes": 2}, "it got no task after its last wake, less than 20 minutes ago"),
+        ({"draining": True}, "it is draining"),
+    ],
+)
+def test_explanation_of_a_sleeper_uses_the_rules_of_the_plan(changed: dict[str, Any], words: str) -> None:
+    grid = asleep_grid("s1")
+    state = grid.scheduler.state
+    state.own(Sleepers).of["s1"].last_wake_at = START - MINUTE
+    for name, value in changed.items():
+        worker, sleeper = state.workers["s1"], state.own(Sleepers).of["s1"]
+        setattr(worker if hasattr(worker, name) else sleeper, name, value)
+    grid.submit(1, size=600.0)
+    assert waking(grid) == []
+    found = explain_worker(grid.scheduler, "s1")
+    assert found
+    assert f"it is not woken for waiting tasks: {words}" in found.sentence
+
+
+def test_computer_in_quarantine_is_not_woken() -> None:
+    state = asleep_grid("s1").scheduler.state
+    state.workers["s1"].quarantined_until = START + 600.0
+    assert lasting_reason(state, state.own(Sleepers).of["s1"]) == "it is in quarantine"

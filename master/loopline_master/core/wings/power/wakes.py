@@ -5,13 +5,13 @@ start. wake_plan.py decides which computers to wake for the rest. Each Assign to
 names them, so that lost frames and packets are repeated. If there is no such worker, or a wake has failed before, the
 master sends packets, too (``WakeOrder``). A computer that has not come within ``GIVE_UP_S`` has failed. After
 ``MAX_FAILED_WAKES`` in a row it is only woken on request. The same holds for wakes that no task has followed; after
-each of them the computer may sleep for ``_UNUSED_PAUSE_S``, twice as long each time.
+each of them the computer is left asleep for a while (wake_rules.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,13 +25,11 @@ from loopline_master.core.wings.power.senders import Senders
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
 from loopline_master.core.wings.power.waiting_jobs import WaitingJobs
 from loopline_master.core.wings.power.wake_plan import ComputerSlots, computers_to_wake
-from loopline_shared.protocol.power import Armed, SleepCause
+from loopline_master.core.wings.power.wake_rules import MAX_FAILED_WAKES as MAX_FAILED_WAKES
+from loopline_master.core.wings.power.wake_rules import lasting_reason, passing_reason
+from loopline_shared.protocol.power import SleepCause
 
 GIVE_UP_S = 300.0
-MAX_FAILED_WAKES = 3
-_LEFT_ALONE_S = 600.0
-"""A computer that its owner has put to sleep is not woken for this long."""
-_UNUSED_PAUSE_S = 600.0
 _OFFERS_WITHIN_S = 300.0
 """A computer that has been woken is expected to offer slots within this time."""
 _TEST_WAKE_S, TEST_ALARM_S = 15.0, 240.0
@@ -42,7 +40,6 @@ _MOST_JOBS = 100
 """Number of jobs whose waiting tasks are considered at a time, in the order of arrival."""
 _LATER_S = 60.0
 """Pause before waiting work is checked again, for computers that may not be woken yet."""
-_WEEK_MIN, _THURSDAY_MIN = 7 * 24 * 60, 3 * 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +99,11 @@ class Wakes:
     def _plan(self) -> float | None:
         """Wake computers; return the pause before the next plan, in seconds; None: nothing waits for a sleeper."""
         state = self._state
-        asleep = [one for one in self._sleepers.all_asleep if self._may_ever_be_woken(one)]
+        asleep = [one for one in self._sleepers.all_asleep if one.waking_since is None]
+        asleep = [one for one in asleep if not lasting_reason(state, one)]
         allowed = self._allowed(asleep)
-        candidates = [one for one in asleep if self._may_be_woken_now(one, allowed)]
+        candidates = [one for one in asleep if one.wake and allowed[one.wake.subnet] > 0]
+        candidates = [one for one in candidates if not passing_reason(state, one)]
         works = self._waiting.works([*(candidates or asleep), *self._sleepers.waking]) if asleep else ()
         waiting = list(islice(works, _MOST_JOBS))
         if not waiting or not candidates:
@@ -133,35 +132,6 @@ class Wakes:
         return coming
 
     # Candidates.
-
-    def _may_ever_be_woken(self, sleeper: Sleeper) -> bool:
-        facts, worker = sleeper.wake, self._state.workers[sleeper.worker]
-        return (
-            facts is not None
-            and not sleeper.wake_blocker
-            and facts.can_suspend
-            and (sleeper.is_proven or facts.armed(sleeper.kind) is Armed.YES)
-            and sleeper.waking_since is None
-            and max(sleeper.failed_wakes, sleeper.unused_wakes) < MAX_FAILED_WAKES
-            and not worker.draining
-            and worker.quarantined_until is None
-        )
-
-    def _may_be_woken_now(self, sleeper: Sleeper, allowed: Mapping[str, int]) -> bool:
-        """True if the owner has not just put it to sleep, allows tasks now, and others of its subnet may be woken."""
-        now, facts = self._state.now, sleeper.wake
-        if sleeper.by is SleepCause.TEST or (facts and allowed[facts.subnet] <= 0):
-            return False
-        is_left_alone = now < (sleeper.asleep_since or 0.0) + self._pause_s(sleeper)
-        return not is_left_alone and facts is not None and now >= facts.not_before and _is_within(facts.hours, now)
-
-    def _pause_s(self, sleeper: Sleeper) -> float:
-        """Return how long its sleep must last before it is woken, in seconds."""
-        pause_s = _LEFT_ALONE_S if sleeper.by is SleepCause.OWNER else 0.0
-        has_slept_again = (sleeper.asleep_since or 0.0) > (sleeper.last_wake_at or 0.0)
-        if sleeper.unused_wakes and has_slept_again:
-            pause_s = max(pause_s, _UNUSED_PAUSE_S * 2 ** (sleeper.unused_wakes - 1))
-        return pause_s
 
     def _allowed(self, candidates: Iterable[Sleeper]) -> dict[str, int]:
         """Return how many computers of each subnet may be woken now."""
@@ -243,10 +213,3 @@ class Wakes:
 def came_by_alarm(sleeper: Sleeper, now: float) -> bool:
     """True if a tested computer that is awake again was probably woken by its own alarm."""
     return sleeper.by is SleepCause.TEST and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
-
-
-def _is_within(hours: Iterable[tuple[int, int]], now: float) -> bool:
-    """True if ``now`` is in one of these weekly spans; without any spans, it always is."""
-    minute = (int(now // 60) + _THURSDAY_MIN) % _WEEK_MIN  # 1970 began on a Thursday
-    spans = tuple(hours)
-    return not spans or any(start <= minute < end or start <= minute + _WEEK_MIN < end for start, end in spans)
