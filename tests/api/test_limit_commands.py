@@ -65,7 +65,7 @@ async def test_limit_stays_while_its_command_fails(
     tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     folder, commands = tmp_path / "master", {"matlab": [str(script)]}
-    monkeypatch.setattr(command, "COMMAND_WITHIN_S", 1.0)  # before any run: one that has begun keeps its limit
+    monkeypatch.setattr(command, "COMMAND_WITHIN_S", 1.0)  # a run keeps the limit that it began with
     async with running_master(folder, limit_commands=commands) as master:
         await until(lambda: _has(master, 3, ""))
         replace(script, text)

@@ -35,7 +35,9 @@ def works(draw: st.DrawFn) -> list[WaitingWork]:
         unsuitable = draw(st.sets(st.sampled_from([f"{kind}{n}" for kind in ("a", "s", "w") for n in range(6)])))
         tasks, slots = draw(st.integers(1, 500)), draw(st.integers(1, 3))
         found.append(
-            WaitingWork(tasks, slots, draw(st.floats(0.0, 1e4)), lambda name, no=unsuitable: name not in no)  # type: ignore[misc]
+            WaitingWork(
+                tasks, lambda name, no=unsuitable, slots=slots: slots * (name not in no), draw(st.floats(0.0, 1e4))
+            )  # type: ignore[misc]
         )
     return found
 
@@ -61,8 +63,7 @@ def test_only_suitable_sleepers_are_woken_each_once(
     sleepers = {one.name: one for one in asleep}
     assert len(woken) == len(set(woken)) <= sum(work.tasks for work in waiting)
     for name in woken:
-        slots = len(sleepers[name].free_in_s)
-        assert any(work.suits(name) and work.slots <= slots for work in waiting)
+        assert any(work.suits(sleepers[name]) for work in waiting)
 
 
 @PATIENT
@@ -93,7 +94,7 @@ def test_planning_again_wakes_none_while_the_first_are_starting(
 def test_no_sleeper_rests_while_a_task_waits_longer_than_two_starts(
     tasks: int, work: float, asleep: list[ComputerSlots]
 ) -> None:
-    woken = set(wake([WaitingWork(tasks, 1, work, lambda _: True)], (), (), asleep))
+    woken = set(wake([any_work(tasks, work)], (), (), asleep))
     if len(woken) < len(asleep):
         begun = 0
         for one in asleep:
@@ -107,7 +108,7 @@ def asleep_pc(name: str, slots: int = 4, wake_s: float = 60.0, speed: float = 1.
 
 
 def any_work(tasks: int, work: float, slots: int = 1) -> WaitingWork:
-    return WaitingWork(tasks, slots, work, lambda _: True)
+    return WaitingWork(tasks, lambda _: slots, work)
 
 
 def test_awake_computer_that_begins_earlier_keeps_the_task() -> None:

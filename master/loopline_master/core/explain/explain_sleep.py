@@ -8,6 +8,7 @@ from loopline_master.core.explain.phrases import spoken
 from loopline_master.core.kernel.entities import Attempt, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.sleeper import Sleepers
+from loopline_master.core.wings.power.wake_rules import lasting_reason, passing_reason
 from loopline_shared.model import AttemptState
 from loopline_shared.protocol.power import SleepCause, SleepKind
 from loopline_shared.rest.bodies import Reason
@@ -35,6 +36,9 @@ def why_asleep(state: State, worker: Worker) -> Reason | None:
         detail += (
             "; the last " + ("wake" if sleeper.failed_wakes == 1 else f"{sleeper.failed_wakes} wakes") + " failed"
         )
+    reason = lasting_reason(state, sleeper) or passing_reason(state, sleeper)
+    if reason and reason != sleeper.obstacle:
+        detail += f"; it is not woken for waiting tasks: {reason}"
     return Reason(code="asleep", count=0, detail=detail)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from math import ceil
 
 from loopline_master.core.kernel.entities import Needs
 from loopline_master.core.kernel.index.units import RequirementClass, ResourceNeeds
 from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Resource
-from loopline_shared.protocol.gpus import ANY_GPU, COMPUTER, GPU
+from loopline_shared.protocol.gpus import ANY_GPU, COMPUTER, GPU, WHOLE_GPU
 from loopline_shared.protocol.software import PACKAGES, words_for
 
 WorkerKind = tuple[object, ...]
@@ -78,6 +79,11 @@ def alone_in(key: RequirementClass) -> int:
     return key[12]
 
 
+def demands_of(key: RequirementClass) -> tuple[object, ...]:
+    """Return the part of a class that ``meets`` reads: classes with equal parts are met by the same workers."""
+    return *key[:9], key[10]
+
+
 def holds_units(key: RequirementClass) -> bool:
     """True if each attempt of the class holds units of something countable."""
     return bool(key[10] or key[11] or key[12])
@@ -113,6 +119,23 @@ def _offers(facts: Facts, resources: ResourceNeeds) -> bool:
         )
         for name, units, kind in resources
     )
+
+
+def slots_taken(facts: Facts, key: RequirementClass, offered_slots: int) -> int:
+    """Return the slots of a computer that other tasks of the class cannot use while one runs there.
+
+    A task that needs half of the computer's GPUs takes half of the offered slots.
+    """
+    at_once, offered = offered_slots, {one.name: one for one in facts.resources}
+    for name, units, kind in resources_of(key):
+        if name == COMPUTER:
+            return facts.slots
+        if name == GPU and name in offered:
+            parts = sum(min(gpu.shares, WHOLE_GPU // kind.part) for gpu in offered[name].gpus if kind.includes(gpu))
+            at_once = min(at_once, parts // units)
+        elif name in offered:
+            at_once = min(at_once, offered[name].units // units)
+    return max(slots_of(key), ceil(offered_slots / max(1, at_once)))
 
 
 def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:

@@ -20,6 +20,9 @@ RequirementClass = tuple[
 ]
 """What jobs of one user ask of a worker, and the units that each of their attempts holds (requirements.py)."""
 
+Promised = Mapping[tuple[str, str], int]
+"""Units of limits, by limit and user; an empty user stands for all users."""
+
 Holders = Sequence[tuple[AttemptId, int]]
 """Attempts that hold units of a limit, and these units."""
 
@@ -44,8 +47,11 @@ class Units:
         """Return the units of a limit, or of a job's own, that a user may still take, without those set aside."""
         return inf
 
-    def starts_left(self, key: RequirementClass) -> float:
-        """Return the number of attempts of the class that limits let start now; infinity if it has none."""
+    def starts_left(self, key: RequirementClass, promised: Promised) -> float:
+        """Return the number of attempts of the class that limits let start now; infinity if it has none.
+
+        ``promised``: units that attempts of other jobs will take first.
+        """
         return inf
 
     def is_short(self, worker: str, key: RequirementClass) -> bool:

@@ -19,7 +19,7 @@ from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.door.mechanism import Handler, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Reply
-from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Job, Worker
+from loopline_master.core.kernel.entities import LIVE, OCCUPYING, Attempt, Job, Worker
 from loopline_master.core.kernel.sessions import leases
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
@@ -110,7 +110,7 @@ class Power(Wing):
         """Note that the owner has come to a computer that the grid woke: the grid leaves it awake."""
         sleeper = self._sleepers.of.get(worker.name)
         if sleeper and _was_used_since(sleeper.woken_at, worker.load, self.state.now):
-            sleeper.woken_at = None
+            sleeper.woken_at, sleeper.unused_wakes = None, 0
             self.state.put(sleeper)
 
     def due_at(self) -> float | None:
@@ -159,7 +159,13 @@ class Power(Wing):
             if self._sleepers.forget(name):
                 self.state.effects.rows(Sleeper).pop(name, None)
                 self.state.wings.arrange()
+        for attempt in self.state.effects.attempts.values():
+            sleeper = self._sleepers.of.get(attempt.worker)
+            if sleeper and sleeper.unused_wakes and not sleeper.is_asleep and attempt.state in LIVE:
+                sleeper.unused_wakes = 0
+                self.state.put(sleeper)
         self._wakes.plan()
+        self._wakes.sending.update()
 
     def _request_wake(self, event: WakeRequested, tell: Tell) -> Reply:
         reply = self._wakes.request(event, tell)
@@ -171,9 +177,11 @@ class Power(Wing):
 
     def assign(self, worker: Worker, assign: Assign) -> None:
         """Have it wake others, or be suspended."""
-        targets, alarm_s = self._wakes.targets(worker)[:MAX_TARGETS], self._wakes.test_alarm_s(worker)
+        targets = tuple(self._wakes.sending.targets_of(worker.name)[:MAX_TARGETS])
+        alarm_s, after_s = self._wakes.test_alarm_s(worker), None
         sleeper = self._sleepers.of.get(worker.name)
-        after_s = self.state.settings.sleep_after_s if sleeper and sleeper.woken_at is not None else None
+        if sleeper and sleeper.woken_at is not None:
+            after_s = self.state.settings.sleep_after_s + self._wakes.gathers_for_s(worker)
         if targets or (alarm_s, after_s) != (None, None):
             assign.power = PowerOrders(targets, alarm_s, after_s)
         if alarm_s is not None:

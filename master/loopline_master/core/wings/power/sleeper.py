@@ -9,6 +9,8 @@ from loopline_shared.protocol.power import Armed, SleepCause, SleepKind, WakeFac
 
 _LATE_S = 900.0
 """A computer that comes this soon after its first wake was woken by the grid, even if the wake was given up."""
+_ASSUMED_S = {SleepKind.SUSPEND: 30.0, SleepKind.OFF: 90.0}
+"""Seconds that a computer is assumed to take to wake if it has never been woken."""
 _STATES = {SleepKind.SUSPEND: "suspend", SleepKind.OFF: "power-off"}
 
 
@@ -27,6 +29,7 @@ class Sleeper:
     last_wake_at: float | None = None  # when the last wake began
     first_wake_at: float | None = None  # when the first wake of its present or last sleep began
     took_s: float = 0.0  # seconds that it took to come after its last wake that succeeded; 0: there was none
+    unused_wakes: int = 0  # in a row, for waiting work: no task has run on it since, and its owner has not come
     woken_at: float | None = None  # it came after such a wake, and its owner has not been there since
 
     @property
@@ -50,6 +53,11 @@ class Sleeper:
         if self.waking_since in (None, self.last_wake_at):  # otherwise the master was away
             first_s, last_s = (now - (at or now) for at in (self.first_wake_at, self.last_wake_at))
             self.took_s = first_s if first_s <= _LATE_S else last_s
+
+    @property
+    def wake_s(self) -> float:
+        """Seconds that it is expected to take to wake, longer after each failure."""
+        return (self.took_s or _ASSUMED_S[self.kind]) * (1 + self.failed_wakes)
 
     @property
     def wake_blocker(self) -> str:

@@ -5,6 +5,8 @@
    a computer is started for a long task, or for many short ones, but not for a few that end sooner than it starts.
 3. Otherwise the sleeping computer is woken that would finish one task soonest, unless as many of its subnet have been
    woken within the last minute as the operator allows.
+4. A task on several computers wakes the missing ones, if enough computers sleep. An awake computer is not missing if
+   it can begin the task by the time when the sleeping ones have come.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+_MOST_GANGS = 20
+"""A plan wakes computers for at most this many tasks of one job that runs each task on several computers."""
 _LEAST_S = 1e-3
 """Shortest run time that is assumed for a task."""
 
@@ -51,10 +55,21 @@ class WaitingWork:
     """Tasks of one job that could start now if a suitable computer had free slots for them."""
 
     tasks: int
-    slots: int  # of each task
+    slots_on: Callable[[str], int]  # slots that a task takes on the computer of this name; 0: it may not run there
     work: float  # of one task, in reference CPU-seconds
-    suits: Callable[[str], bool]  # true if the computer of this name may run them
     nodes: int = 1  # computers that each task needs at once
+
+    def suits(self, computer: ComputerSlots) -> bool:
+        """True if a task may run there once enough slots are free."""
+        return 0 < self.slots_on(computer.name) <= len(computer.free_in_s)
+
+    def begins_s(self, computer: ComputerSlots) -> float:
+        """Return the seconds from now until a task could begin there."""
+        return sorted(computer.free_in_s)[self.slots_on(computer.name) - 1]
+
+    def reserve(self, tasks: int, computer: ComputerSlots, within_s: float) -> int:
+        """Reserve slots there for up to ``tasks`` tasks that begin within this time; return their number."""
+        return computer.reserve(tasks, self.slots_on(computer.name), self.seconds_on(computer), within_s)
 
     def seconds_on(self, computer: ComputerSlots) -> float:
         """Return the expected run time of one task there."""
@@ -94,42 +109,56 @@ def _wake_for(
     allowed: Mapping[str, int],
 ) -> list[ComputerSlots]:
     """Return the sleeping computers that one job needs, in the order of the times when they would finish a task."""
-    able = [one for one in sleeping if len(one.free_in_s) >= work.slots and work.suits(one.name)]
+    able = [one for one in sleeping if work.suits(one)]
     if not able:
         return []
     able.sort(key=lambda one: (one.wake_s + work.seconds_on(one), one.name))
-    running = [one for one in awake if work.suits(one.name)]
+    running = [one for one in awake if work.suits(one)]
     if work.nodes > 1:
-        return _wake_for_gang(work, [*running, *coming], able, allowed)
+        present = [*running, *(one for one in coming if work.suits(one))]
+        return _wake_for_gangs(work, present, able, allowed)
     left, left_in, reserved_s = work.tasks, Counter(allowed), -1.0
     for one in coming:
-        if work.suits(one.name):
-            left -= one.reserve(left, work.slots, work.seconds_on(one), one.takes_within_s)
+        if work.suits(one):
+            left -= work.reserve(left, one, one.takes_within_s)
     woken: list[ComputerSlots] = []
     for computer in able:
         if computer.wake_s > reserved_s:
             reserved_s = computer.wake_s
             for one in running:
-                left -= one.reserve(left, work.slots, work.seconds_on(one), reserved_s)
+                left -= work.reserve(left, one, reserved_s)
         if left <= 0:
             break
         if left_in[computer.subnet] > 0:
             left_in[computer.subnet] -= 1
-            left -= computer.reserve(left, work.slots, work.seconds_on(computer), computer.takes_within_s)
+            left -= work.reserve(left, computer, computer.takes_within_s)
             woken.append(computer)
     return woken
 
 
-def _wake_for_gang(
-    work: WaitingWork, others: Iterable[ComputerSlots], able: Sequence[ComputerSlots], allowed: Mapping[str, int]
+def _wake_for_gangs(
+    work: WaitingWork, present: Iterable[ComputerSlots], able: Iterable[ComputerSlots], allowed: Mapping[str, int]
 ) -> list[ComputerSlots]:
-    """Return the sleeping computers that a task on several computers lacks; none if they would be too few."""
-    missing = work.nodes - sum(len(one.free_in_s) >= work.slots and work.suits(one.name) for one in others)
-    if missing > len(able):
-        return []
-    left_in, woken = Counter(allowed), list[ComputerSlots]()
-    for computer in able[: max(0, missing)]:
-        if left_in[computer.subnet] > 0:
-            left_in[computer.subnet] -= 1
-            woken.append(computer)
+    """Return the sleeping computers that tasks on several computers lack. Slots are reserved for one task at a time.
+
+    ``present``: computers that are awake or coming. If too few sleep, none is woken for a task.
+    """
+    pool, asleep, left_in, woken = [*present], [*able], Counter(allowed), list[ComputerSlots]()
+    for _ in range(min(work.tasks, _MOST_GANGS)):
+        if not asleep:
+            break
+        begin_s = asleep[min(work.nodes, len(asleep)) - 1].wake_s
+        members = [one for one in pool if work.begins_s(one) <= (one.takes_within_s if one.wake_s else begin_s)][
+            : work.nodes
+        ]
+        missing = asleep[: work.nodes - len(members)]
+        if len(members) + len(missing) < work.nodes:
+            break
+        for computer in missing:
+            if left_in[computer.subnet] > 0:
+                left_in[computer.subnet] -= 1
+                woken.append(computer)
+        pool, asleep = [*pool, *missing], asleep[len(missing) :]
+        for one in (*members, *missing):
+            work.reserve(1, one, work.begins_s(one))
     return woken

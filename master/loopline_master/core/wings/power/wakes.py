@@ -4,36 +4,34 @@ The waiting work is checked at most every ``_PLAN_EVERY_S``, after a step has pl
 start. wake_plan.py decides which computers to wake for the rest. Each Assign to one awake worker of their subnet
 names them, so that lost frames and packets are repeated. If there is no such worker, or a wake has failed before, the
 master sends packets, too (``WakeOrder``). A computer that has not come within ``GIVE_UP_S`` has failed. After
-``MAX_FAILED_WAKES`` in a row it is only woken on request.
+``MAX_FAILED_WAKES`` in a row it is only woken on request. The same holds for wakes that no task has followed; after
+each of them the computer is left asleep for a while (wake_rules.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
 
-from loopline_master.core.estimates import measure
 from loopline_master.core.events import WakeRequested
-from loopline_master.core.kernel.door.mechanism import Purpose, Tell
+from loopline_master.core.kernel.door.mechanism import Tell
 from loopline_master.core.kernel.effects import Declined, Done, Reply
-from loopline_master.core.kernel.eligibility import startable_tasks
-from loopline_master.core.kernel.entities import Job, Worker
-from loopline_master.core.kernel.index.requirement_class import meets
-from loopline_master.core.kernel.index.requirements import RequirementClass
+from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.kernel.index.requirement_class import nodes_of
 from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.power.senders import Senders
 from loopline_master.core.wings.power.sleeper import Sleeper, Sleepers
-from loopline_master.core.wings.power.wake_plan import ComputerSlots, WaitingWork, computers_to_wake
-from loopline_shared.protocol.power import Armed, SleepCause, SleepKind, WakeTarget
+from loopline_master.core.wings.power.waiting_jobs import WaitingJobs
+from loopline_master.core.wings.power.wake_plan import ComputerSlots, computers_to_wake
+from loopline_master.core.wings.power.wake_rules import MAX_FAILED_WAKES as MAX_FAILED_WAKES
+from loopline_master.core.wings.power.wake_rules import lasting_reason, passing_reason
+from loopline_shared.protocol.power import SleepCause
 
 GIVE_UP_S = 300.0
-MAX_FAILED_WAKES = 3
-_ASSUMED_S = {SleepKind.SUSPEND: 30.0, SleepKind.OFF: 90.0}
-"""Seconds that a computer is assumed to take to wake if it has never been woken."""
-_LEFT_ALONE_S = 600.0
-"""A computer that its owner has put to sleep is not woken for this long."""
+_OFFERS_WITHIN_S = 300.0
+"""A computer that has been woken is expected to offer slots within this time."""
 _TEST_WAKE_S, TEST_ALARM_S = 15.0, 240.0
 """Seconds from a suspend for a test until magic packets are sent, and until the computer's own alarm wakes it."""
 _ALARM_MARGIN_S = 15.0
@@ -58,7 +56,8 @@ class Wakes:
     """The part of the wing *power* that wakes computers."""
 
     def __init__(self, state: State, sleepers: Sleepers) -> None:
-        self._state, self._sleepers = state, sleepers
+        self._state, self._sleepers, self._waiting = state, sleepers, WaitingJobs(state)
+        self.sending = Senders(state, sleepers)
         self._begun: list[str] = []  # wakes that began in this step
         self._tested: set[str] = set()  # tests that begin with this step's Assigns
 
@@ -100,53 +99,39 @@ class Wakes:
     def _plan(self) -> float | None:
         """Wake computers; return the pause before the next plan, in seconds; None: nothing waits for a sleeper."""
         state = self._state
-        asleep = [one for one in self._sleepers.all_asleep if self._may_ever_be_woken(one)]
+        asleep = [one for one in self._sleepers.all_asleep if one.waking_since is None]
+        asleep = [one for one in asleep if not lasting_reason(state, one)]
         allowed = self._allowed(asleep)
-        candidates = [one for one in asleep if self._may_be_woken_now(one, allowed)]
-        works = self._waiting_work([*(candidates or asleep), *self._sleepers.waking]) if asleep else ()
+        candidates = [one for one in asleep if one.wake and allowed[one.wake.subnet] > 0]
+        candidates = [one for one in candidates if not passing_reason(state, one)]
+        works = self._waiting.works([*(candidates or asleep), *self._sleepers.waking]) if asleep else ()
         waiting = list(islice(works, _MOST_JOBS))
         if not waiting or not candidates:
             return _LATER_S if waiting else None
-        waking = [self._computer(one, max(0.0, self._wake_s(one) - state.now + one.waking_since))
-                  for one in self._sleepers.waking if one.waking_since is not None]  # fmt: skip
         woken = computers_to_wake(
             waiting,
-            [self._awake(worker) for worker in state.index.requirements.available.values()],
-            waking,
-            [self._computer(one, self._wake_s(one)) for one in candidates],
+            [self._waiting.awake(worker) for worker in state.index.requirements.available.values()],
+            self._coming(),
+            [self._waiting.computer(one, one.wake_s) for one in candidates],
             allowed,
         )
         for name in woken:
+            self._sleepers.of[name].unused_wakes += 1
             self._begin(self._sleepers.of[name])
         return _PLAN_EVERY_S
 
+    def _coming(self) -> list[ComputerSlots]:
+        """Return the computers that are being woken, and woken computers that offer no slots yet."""
+        now, waiting = self._state.now, self._waiting
+        coming = [waiting.computer(one, max(0.0, one.wake_s - now + (one.waking_since or 0.0)))
+                  for one in self._sleepers.waking]  # fmt: skip
+        for one in self._sleepers.of.values():
+            worker = self._state.workers[one.worker]
+            if one.woken_at is not None and now < one.woken_at + _OFFERS_WITHIN_S and not worker.offered:
+                coming += [waiting.computer(one, 0.0)] if worker.is_available else []
+        return coming
+
     # Candidates.
-
-    def _may_ever_be_woken(self, sleeper: Sleeper) -> bool:
-        facts, worker = sleeper.wake, self._state.workers[sleeper.worker]
-        return (
-            facts is not None
-            and not sleeper.wake_blocker
-            and facts.can_suspend
-            and (sleeper.is_proven or facts.armed(sleeper.kind) is Armed.YES)
-            and sleeper.waking_since is None
-            and sleeper.failed_wakes < MAX_FAILED_WAKES
-            and not worker.draining
-            and worker.quarantined_until is None
-        )
-
-    def _may_be_woken_now(self, sleeper: Sleeper, allowed: Mapping[str, int]) -> bool:
-        """True if its owner has not just put it to sleep, and allows tasks until it could sleep again.
-
-        Others of its subnet may be woken, too.
-        """
-        now, facts = self._state.now, sleeper.wake
-        if sleeper.by is SleepCause.TEST or (facts and allowed[facts.subnet] <= 0):
-            return False
-        is_left_alone = sleeper.by is SleepCause.OWNER and now < (sleeper.asleep_since or 0.0) + _LEFT_ALONE_S
-        if is_left_alone or facts is None or not facts.allow_tasks(now):
-            return False
-        return facts.allow_tasks(now + self._wake_s(sleeper) + self._state.settings.sleep_after_s)
 
     def _allowed(self, candidates: Iterable[Sleeper]) -> dict[str, int]:
         """Return how many computers of each subnet may be woken now."""
@@ -157,68 +142,6 @@ class Wakes:
         )
         most = self._state.settings.wake_at_once
         return {one.wake.subnet: most - recent[one.wake.subnet] for one in candidates if one.wake}
-
-    # Waiting work, and computers.
-
-    def _waiting_work(self, asleep: list[Sleeper]) -> Iterator[WaitingWork]:
-        """Return the tasks that could start now on one of these sleepers, in the order of arrival of their jobs."""
-        state, requirements = self._state, self._state.index.requirements
-        slots_left = self._slots_left()
-        able: dict[RequirementClass, set[str]] = {}
-        for job in state.index.live.values():
-            tasks = startable_tasks(state, job)
-            if not tasks:
-                continue
-            key = requirements.key_of(job)
-            if key not in able:
-                able[key] = {one.worker for one in asleep if meets(state.workers[one.worker].facts, key)}
-            tasks = int(min(tasks, requirements.units.starts_left(key)))
-            if job.owner in slots_left:
-                slots = job.slots * job.nodes
-                tasks = min(tasks, max(0, slots_left[job.owner]) // slots)
-                slots_left[job.owner] -= tasks * slots
-            if tasks and able[key] and not self._is_vetoed(job, min(able[key])):
-                names = able[key] | requirements.workers[key]
-                work = measure.mean_work(state.grid, job) / max(1, job.nodes)
-                yield WaitingWork(tasks, job.slots, work, names.__contains__, job.nodes)
-
-    def _is_vetoed(self, job: Job, worker: str) -> bool:
-        """True if a wing would not let a task of this job start on the sleeper if it were awake."""
-        task = self._state.fresh[job.id].first_after(0) or 1
-        return self._state.wings.veto(job, task, self._state.workers[worker], Purpose.START) is not None
-
-    def _slots_left(self) -> dict[str, int]:
-        """Return the slots that each user may still have; empty if users have no limit."""
-        state, most = self._state, self._state.settings.user_slots
-        if most is None:
-            return {}
-        left = {job.owner: most for job in state.jobs.values()}
-        for attempt in state.attempts.values():
-            if attempt.is_seated and not attempt.stands_still:
-                left[state.jobs[attempt.job].owner] -= attempt.slots
-        return left
-
-    def _awake(self, worker: Worker) -> ComputerSlots:
-        """Return an awake worker's slots, with the time when each is expected to be free."""
-        state, attempts = self._state, self._state.index.attempts
-        free_in_s: list[float] = []
-        for attempt in attempts.seated_on(worker.name) if worker.name in attempts.of_worker else ():
-            left_s = measure.left_of(state.grid, state.jobs[attempt.job], worker, attempt)
-            free_in_s += [inf if attempt.stands_still else left_s] * attempt.slots
-        free_in_s += [0.0] * (worker.offered - len(free_in_s))
-        free_in_s = sorted(free_in_s)[: worker.offered] if worker.is_trusted else []
-        waiting_s = attempts.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
-        return ComputerSlots(worker.name, measure.speed_now(worker), [one + waiting_s for one in free_in_s])
-
-    def _computer(self, sleeper: Sleeper, ready_in_s: float) -> ComputerSlots:
-        worker = self._state.workers[sleeper.worker]
-        subnet = sleeper.wake.subnet if sleeper.wake else ""
-        free_in_s = [ready_in_s] * worker.facts.slots
-        return ComputerSlots(worker.name, measure.speed_of(worker), free_in_s, self._wake_s(sleeper), subnet)
-
-    def _wake_s(self, sleeper: Sleeper) -> float:
-        """Return the seconds that it is expected to take to wake, longer after each failure."""
-        return (sleeper.took_s or _ASSUMED_S[sleeper.kind]) * (1 + sleeper.failed_wakes)
 
     # Wakes.
 
@@ -236,6 +159,7 @@ class Wakes:
         if reason := sleeper.wake_blocker:
             return Declined(409, "not_wakeable", f"{worker} is not woken: {reason}", "start it by hand")
         if sleeper.waking_since is None:
+            sleeper.unused_wakes = 0
             self._begin(sleeper)
         return Done()
 
@@ -254,6 +178,15 @@ class Wakes:
         self._tested.add(name)
         tell(name)
         return Done()
+
+    def gathers_for_s(self, worker: Worker) -> float:
+        """Return the seconds that it may take to wake others for a gang that this worker suits; 0: none waits."""
+        index, settings = self._state.index, self._state.settings
+        if not index.parallel:
+            return 0.0
+        able = index.requirements.able.items()
+        nodes = max((nodes_of(key) for key, names in able if worker.name in names), default=1)
+        return 60.0 * (min(nodes, len(self._sleepers.of)) // max(1, settings.wake_at_once)) if nodes > 1 else 0.0
 
     def test_alarm_s(self, worker: Worker) -> float | None:
         """Return when the computer's own alarm wakes it, in seconds, if this worker is tested now; None otherwise."""
@@ -276,7 +209,7 @@ class Wakes:
             sleeper = self._sleepers.of[name]
             if sleeper.wake is None:
                 continue
-            sender = self._sender(sleeper.wake.subnet)
+            sender = self.sending.sender_for(sleeper)
             if sender:
                 senders.add(sender)
             if not sender or sleeper.failed_wakes:
@@ -285,29 +218,8 @@ class Wakes:
         self._begun.clear()
         return senders
 
-    def targets(self, worker: Worker) -> tuple[WakeTarget, ...]:
-        """Return the sleepers that this awake worker must wake."""
-        return tuple(
-            WakeTarget(one.worker, one.wake.hardware_address, one.wake.subnet)
-            for one in self._sleepers.waking
-            if one.wake and self._sender(one.wake.subnet) == worker.name
-        )
-
-    def _sender(self, subnet: str) -> str:
-        """Return the awake worker that sends magic packets into this subnet; empty if there is none."""
-        names = (
-            worker.name
-            for worker in self._state.workers.values()
-            if worker.session is not None and worker.reported and _subnet(worker) == subnet
-        )
-        return min(names, default="") if subnet else ""
-
 
 def came_by_alarm(sleeper: Sleeper, now: float) -> bool:
     """True if a tested computer that is awake again was probably woken by its own alarm."""
     is_tested = sleeper.by is SleepCause.TEST and sleeper.last_wake_at == sleeper.first_wake_at
     return is_tested and now >= (sleeper.asleep_since or 0.0) + TEST_ALARM_S - _ALARM_MARGIN_S
-
-
-def _subnet(worker: Worker) -> str:
-    return worker.facts.link.subnet if worker.facts.link else ""

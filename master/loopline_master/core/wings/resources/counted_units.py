@@ -18,13 +18,14 @@ from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.attempts import Attempts, may_be_running
 from loopline_master.core.kernel.index.requirement_class import alone_in, limits_of, owner_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
-from loopline_master.core.kernel.index.units import Holders, ResourceNeeds, Units, time_until
+from loopline_master.core.kernel.index.units import Holders, Promised, ResourceNeeds, Units, time_until
 from loopline_master.core.wings.resources.limit import EACH_USER, WHOLE_GRID, Limit
 from loopline_shared.model import AttemptId
 from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
 
 _NOTHING = Counter[str]()
+_NOTHING_PROMISED: Promised = {}
 
 
 class CountedUnits(Units):
@@ -73,7 +74,7 @@ class CountedUnits(Units):
                 return True
         return alone_in(key) > 0 and self.spare(alone_in(key), user) < 1
 
-    def spare(self, of: str | int, user: str) -> float:
+    def spare(self, of: str | int, user: str, promised: Promised = _NOTHING_PROMISED) -> float:
         if isinstance(of, int):
             job = self._jobs.get(of)
             return inf if job is None or job.max_running is None else job.max_running - self.running[of]
@@ -81,15 +82,15 @@ class CountedUnits(Units):
         kept = dict(limits_of(theirs))[of] if theirs else 0
         for whom, allowed in self.limits_on(of, user):
             is_kept = theirs is not None and whom in (WHOLE_GRID, owner_of(theirs))
-            left = min(left, allowed - self.used[of, whom] - (kept if is_kept else 0))
+            left = min(left, allowed - self.used[of, whom] - promised.get((of, whom), 0) - (kept if is_kept else 0))
         return left
 
-    def starts_left(self, key: RequirementClass) -> float:
+    def starts_left(self, key: RequirementClass, promised: Promised) -> float:
         if self.are_withheld:
             return 0
         user, aside = owner_of(key), self._aside
         left = [
-            max(0, self.spare(name, user) + (units if aside and aside.get(name) == key else 0)) // units
+            max(0, self.spare(name, user, promised) + (units if aside and aside.get(name) == key else 0)) // units
             for name, units in limits_of(key)
         ]
         if alone_in(key):
