@@ -250,6 +250,7 @@ def test_device_of_an_awake_computer_counts_although_it_offers_fewer_slots() -> 
         ({"by": SleepCause.OWNER}, "its owner put it to sleep less than 10 minutes ago"),
         ({"not_before": START + 600.0}, "its owner has paused tasks"),
         ({"hours": ((0, 1),)}, "its owner allows no tasks at this hour"),
+        ({"hours": ((4330, 4340),)}, "its owner's hours end before it could sleep again"),
     ],
 )
 def test_explanation_of_a_sleeper_says_why_no_work_wakes_it(asleep: dict[str, Any], words: str) -> None:
