@@ -39,6 +39,7 @@ NO_TIMES = {
         "most_used",
         "longest",
         "term_s",
+        "took_s",
         "budget_s",
         "limit",
         "idle_s",
