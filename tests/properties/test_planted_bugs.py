@@ -196,5 +196,5 @@ def _have_tasks_and_gangs_meet() -> None:
 @pytest.mark.parametrize("plant", [*BUGS, *SLOW_TO_SHOW, *SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS, *BUGS_OF_GANGS])
 def test_it_is_caught(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     plant(monkeypatch)
-    with pytest.raises((AssertionError, KeyError)):  # a step that crashes shows it, too
+    with pytest.raises(AssertionError):
         run_state_machine_as_test(WorldMachine, settings=HUNT)

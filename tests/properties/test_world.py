@@ -433,7 +433,7 @@ class WorldMachine(RuleBasedStateMachine):
             self.run_smoothly(other, 1, 0, None)
 
     def teardown(self) -> None:
-        if hasattr(self, "world"):
+        if hasattr(self, "world") and not self.world.has_failed:
             self.world.settle()
 
 

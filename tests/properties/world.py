@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopline_master.core.kernel.effects import Effects
 from loopline_shared.model import Outcome
 from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Machine
@@ -11,6 +12,17 @@ __all__ = ["Machine", "World"]
 
 
 class World(GridWorld):
+    has_failed = False
+    """A turn has raised an error: to settle would hide it behind another one."""
+
+    def turn(self, crash: str = "") -> Effects | None:
+        """Take a turn, and note an error."""
+        try:
+            return super().turn(crash)
+        except BaseException:
+            self.has_failed = True
+            raise
+
     def settle(self) -> None:
         """Heal everything, let every process end well, and see that nothing is left.
 
