@@ -12,9 +12,9 @@ from loopline_master.core.explain.explain_sleep import frozen_note, sleepers_amo
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.explain.explain_units import reserved_worker, units_used_up
 from loopline_master.core.explain.phrases import counted, spoken
+from loopline_master.core.explain.vetoes import why_not_on
 from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.door.mechanism import Purpose
-from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task, Worker
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
 from loopline_master.core.kernel.index.requirement_class import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
@@ -90,7 +90,8 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         again += f"{_voted(job, task)}; "
     if task is not None and task.number in state.index.ready_sets[job.id].delayed:
         return _explain(task_id, "queued", [_delayed_task(state, job, task)])
-    waiting = _blocked(state, job) or next(iter(units_used_up(state, job)), None) or _for_slot(state, job, 1)
+    used_up = next(iter([*units_used_up(state, job), *slots_used_up(state, job)]), None)
+    waiting = _blocked(state, job) or used_up or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
 
@@ -352,7 +353,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     free = [w for w in able if state.index.slots.free_slots(w) >= job.slots and requirements.fits(job, w)]
-    detail += _why_not_on(state, job, free)
+    detail += why_not_on(state, job, free, known={reason.code for reason in slots_used_up(state, job)})
     waiting = [one for w in able for one in attempts.queues.of_worker.get(w.name, ()) if one.job != job.id]
     if waiting:
         detail += f"; {_by_job(waiting)} already {'waits' if len(waiting) == 1 else 'wait'} there"
@@ -364,25 +365,6 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
     return Reason(code="no_slot", count=count, detail=detail)
-
-
-_VETOES = {"gang": "would delay a job of several nodes that is planned there"}
-"""Words for the codes of vetoes. The others are reasons of their own: limits of users, and a restored database."""
-
-
-def _why_not_on(state: State, job: Job, free: Iterable[Worker]) -> str:
-    """Return why the job's next task does not start on these workers, which have room for it."""
-    task = next(iter(state.index.ready_sets[job.id].to_retry.starts or state.fresh[job.id].starts), 1)
-    vetoes = [state.wings.veto(job, task, worker, Purpose.START) for worker in free]
-    counts = Counter(veto.code for veto in vetoes if veto is not None)
-    said = [
-        f"; a start on {counted(counts[code], 'free worker')} {words}"
-        for code, words in _VETOES.items()
-        if counts[code]
-    ]
-    if None in vetoes:
-        said.append(f"; policy {state.settings.policy} has another use for what is free, or none for this job yet")
-    return "".join(said)
 
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
