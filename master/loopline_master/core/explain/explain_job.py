@@ -11,7 +11,8 @@ from loopline_master.core.explain.explain_shares import slots_used_up, users_ahe
 from loopline_master.core.explain.explain_sleep import frozen_note, sleepers_among
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.explain.explain_units import reserved_worker, units_used_up
-from loopline_master.core.explain.phrases import counted, spoken
+from loopline_master.core.explain.phrases import counted, size_of, spoken
+from loopline_master.core.explain.submission_notes import without_claim
 from loopline_master.core.explain.vetoes import why_not_on
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
@@ -31,8 +32,6 @@ from loopline_shared.model import (
     AttemptId,
     AttemptState,
     JobState,
-    Order,
-    SizeSource,
     TaskId,
     TaskState,
     is_reached,
@@ -46,7 +45,6 @@ _MOST_PREPARING = 3
 _MOST_DRAINED = 3
 _MOST_TRANSFERS_SHOWN = 100
 _SESSION = "part of a session, which takes turns as one job: it waits for no other job, and none waits for it"
-_NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
 
 
 def explain_job(
@@ -146,11 +144,6 @@ def _no_claim(job: Job) -> list[Reason]:
         return [Reason(code="session", count=1, detail=_SESSION)]
     note = without_claim(job)
     return [] if note is None else [Reason(code="no_size", count=1, detail=note)]
-
-
-def without_claim(job: Job) -> str | None:
-    """Return the note on a job without a size; None for any other job."""
-    return _NO_SIZE if job.size is None and job.order is not Order.NONE else None
 
 
 def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
@@ -443,14 +436,6 @@ def _wanted(state: State, job: Job, task: int | None = None) -> Iterator[tuple[s
     for one in state.attempts.values() if state.own(TransferMemory).carriers else ():
         if one.job == job.id and one.state in LIVE and task in (None, one.task):
             yield one.worker, known_files(state, job, one.task)
-
-
-def size_of(job: Job) -> str:
-    """Return the size of a job in words, and its source if the user did not give it."""
-    if job.size is None:
-        return "size unknown"
-    source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
-    return f"size {spoken(job.size)}{source}"
 
 
 def _left(job: Job, whose: str = "") -> str:

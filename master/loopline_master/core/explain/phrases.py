@@ -1,6 +1,9 @@
-"""Phrases that explanations are made of: durations and counts."""
+"""Phrases that explanations are made of: durations, counts, and sizes of jobs."""
 
 from __future__ import annotations
+
+from loopline_master.core.kernel.entities import Job
+from loopline_shared.model import SizeSource
 
 
 def spoken(seconds: float) -> str:
@@ -12,3 +15,11 @@ def spoken(seconds: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def size_of(job: Job) -> str:
+    """Return the size of a job in words, and its source if the user did not give it."""
+    if job.size is None:
+        return "size unknown"
+    source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
+    return f"size {spoken(job.size)}{source}"
