@@ -1,4 +1,4 @@
-"""Phrases that explanations are made of: durations, counts, and sizes of jobs."""
+"""Phrases that explanations are made of: durations, counts, sizes of jobs, and tasks that are left."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def size_of(job: Job) -> str:
         return "size unknown"
     source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
     return f"size {spoken(job.size)}{source}"
+
+
+def tasks_left(job: Job, whose: str = "") -> str:
+    """Return the number of tasks left in words; ``whose``: the job in words, in a sentence about another one."""
+    left, total = job.task_count - job.succeeded - job.failed, job.task_count
+    of = whose and f" {whose}"
+    if total == 1:
+        return f"the only task{of} is left"
+    which = "all" if left == total else f"{left} of the"
+    return f"{which} {total} tasks{of} {'is' if left == 1 else 'are'} left"
