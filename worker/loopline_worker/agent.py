@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from loopline_shared.model import Quarantine, Resource, Result
-from loopline_shared.protocol.link_session import WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession, with_results
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Run, Welcome, Wrote
 from loopline_worker.core import instructions as do
@@ -350,13 +350,14 @@ class Agent:
             wing.report(draft)
         texts = [parts.journal.text(result) for result in inventory.results]
         life, delivering = parts.machine.life, inventory.delivering
-        seq, frame = session.report_of(
-            held, texts, draft.load, inventory.waiting, draft.members, draft.peers,
+        seq, frame = session.report(
+            held, (), draft.load, inventory.waiting, draft.members, draft.peers,
             delivering=delivering, checkpoints=draft.checkpoints, good_bye=draft.good_bye, life=life,
         )  # fmt: skip
         for wing in wings:
             wing.reported(seq)
         parts.link_quality.sent(seq, boot_s())
+        frame = with_results(frame, texts)
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
         return frame
