@@ -221,6 +221,22 @@ async def test_listener_error_does_not_stop_the_engine(gate, links, caplog):
     assert errors == [KeyError, ZeroDivisionError], "logged once, not at every step"
 
 
+def test_listener_of_a_kind_receives_only_commits_with_it():
+    heard = []
+
+    class Listener:
+        def on_commit(self, effects):
+            heard.append(effects)
+
+    feed, plain, row, notice = ChangeFeed(), *(Effects(Grid()) for _ in range(3))
+    row.note("ant", Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=1, slots=1))
+    notice.tell(LONG_LEASES)
+    feed.add_listener(Listener(), Facts, type(LONG_LEASES))
+    for effects in (plain, row, notice):
+        feed.publish(effects)
+    assert heard == [row, notice]
+
+
 async def test_stop_waits_for_the_running_commit(engine, gate, running):
     taken = engine.post(SUBMISSION)
     await settled()

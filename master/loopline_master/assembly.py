@@ -102,7 +102,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption], now=now))
     parts.add(Summing(store), LimitCommands(settings.limit_commands, engine, scheduler))
     parts.add(wakes := WakeCommands(settings.wake_command))
-    engine.changes.add_listener(wakes)
+    engine.changes.add_listener(wakes, *wakes.kinds)
     parts.add(api_document())
     return parts
 

@@ -113,7 +113,7 @@ class ChangeReader:
 
 
 class CommitListener(Protocol):
-    """Receives every commit."""
+    """Receives commits."""
 
     def on_commit(self, effects: Effects) -> None:
         """Read what was committed: later steps change the entities in it."""
@@ -134,10 +134,10 @@ class Faults:
 
 
 class ChangeFeed:
-    """Passes every commit to its listeners, in the order they were added, and its changes to readers."""
+    """Passes commits to its listeners, in the order they were added, and every commit's changes to readers."""
 
     def __init__(self) -> None:
-        self._listeners: dict[CommitListener, None] = {}  # as a set that remembers the order
+        self._listeners: dict[CommitListener, frozenset[type]] = {}  # in the order they were added
         self._readers: dict[ChangeReader, None] = {}
         self._jobs, self._workers = LastChanges[int](), LastChanges[str]()
         self._count = 0  # changes published
@@ -149,9 +149,9 @@ class ChangeFeed:
         """The position after the latest change, for ``since``."""
         return f"{self._life}-{self._count}"
 
-    def add_listener(self, listener: CommitListener) -> None:
-        """Pass every later commit to this listener."""
-        self._listeners[listener] = None
+    def add_listener(self, listener: CommitListener, *kinds: type) -> None:
+        """Pass later commits to this listener: all, or those with rows or notices of wings of these classes."""
+        self._listeners[listener] = frozenset(kinds)
 
     @contextmanager
     def read(self) -> Iterator[ChangeReader]:
@@ -185,7 +185,9 @@ class ChangeFeed:
 
     def publish(self, effects: Effects) -> None:
         """Pass a commit on."""
-        for listener in self._listeners:
+        for listener, kinds in self._listeners.items():
+            if kinds and kinds.isdisjoint(effects.of_wings) and kinds.isdisjoint(effects.told_by_wings):
+                continue
             try:
                 listener.on_commit(effects)
             except Exception:

@@ -22,7 +22,6 @@ from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.explain import submission_notes
-from loopline_master.core.explain.explain_job import without_claim
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
@@ -201,7 +200,7 @@ class Forecaster:
     def notes_on(self, job: int) -> list[str]:
         """Return notes on a job that was just submitted, such as that later jobs may pass it."""
         found = self._scheduler.state.jobs.get(job)
-        note = without_claim(found) if found is not None and found.is_live else None
+        note = submission_notes.without_claim(found) if found is not None and found.is_live else None
         return [] if note is None else [note]
 
     def start_of(self, job: int) -> PlanView | None:

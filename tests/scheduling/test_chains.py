@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
-from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, explain_task, never_starts
+from loopline_master.core.explain.explain_chain import ends_of_chains, never_starts
+from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.core.policies import REGISTRY

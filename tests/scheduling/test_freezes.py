@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline_master.core.estimates import eta, measure
+from loopline_master.core.estimates import course, measure
 from loopline_master.core.kernel.entities import MAX_FREEZES
 from loopline_shared.model import AttemptId, Outcome
 from tests.scheduling.driver import START, Grid
@@ -73,7 +73,7 @@ def test_frozen_time_makes_no_task_late() -> None:
     attempt, job, worker = state.attempts[AttemptId(1, 1, 1)], state.jobs[1], state.workers["a"]
     assert measure.left_of(state.grid, job, worker, attempt) == 60.0
     assert measure.late_from(state.grid, job, worker, attempt, 0.0) == grid.now + 60.0
-    assert eta._under_way(state, {}) == {1: [(0.0, 0.0, 1)]}
+    assert course.under_way_of(state, {}) == {1: [(0.0, 0.0, 1)]}
 
 
 def test_time_after_the_last_report_of_a_disconnected_worker_is_not_counted() -> None:
@@ -85,4 +85,4 @@ def test_time_after_the_last_report_of_a_disconnected_worker_is_not_counted() ->
     grid.report("a")
     grid.leave("a")
     grid.wait(500.0)
-    assert eta._under_way(grid.scheduler.state, {}) == {1: [(0.0, 20.0, 1)]}
+    assert course.under_way_of(grid.scheduler.state, {}) == {1: [(0.0, 20.0, 1)]}

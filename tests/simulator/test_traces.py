@@ -14,8 +14,8 @@ from loopline_simulator.__main__ import main
 from loopline_simulator.fast.availability import Absence, Interval, alternating, merged
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.traces import run as run_of_trace
-from loopline_simulator.traces.intervals import read_machines, to_lines
-from loopline_simulator.traces.swf import Selection, SizeFrom, SwfJob, TasksFrom, arrivals, read_jobs, to_line
+from loopline_simulator.traces.intervals import read_machines
+from loopline_simulator.traces.swf import Selection, SizeFrom, SwfJob, TasksFrom, arrivals, read_jobs
 
 numbers = st.floats(0, 1e9)
 maybe = st.none() | numbers
@@ -39,7 +39,7 @@ LINE = "7 100 5 60 4 50 -1 8 120 -1 1 3 1 -1 1 -1 -1 -1"
 
 @given(st.lists(jobs, max_size=5))
 def test_written_log_is_read_back(written):
-    lines = ["; Version: 2.2", "", *map(to_line, written)]
+    lines = ["; Version: 2.2", "", *map(line_of, written)]
     assert all(len(line.split()) == 18 for line in lines[2:])
     assert list(read_jobs(lines)) == written
 
@@ -125,7 +125,7 @@ stays = st.lists(
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True), stays, min_size=1))
 def test_intervals_that_are_written_are_read_again(written):
-    machines = read_machines(to_lines(written))
+    machines = read_machines(lines_of(written))
     assert {name: machine.stays for name, machine in machines.items()} == {n: merged(i) for n, i in written.items()}
 
 
@@ -295,3 +295,28 @@ def test_mistake_is_reported_with_file_and_line(files, capsys):
     (files / "short.csv").write_text("pc-1,0,3\n")
     code, _, err = simulate(capsys, "--swf", files / "a.swf", "--availability", files / "short.csv", "--processes", 1)
     assert (code, "no job finished" in err) == (1, True)
+
+
+def line_of(job):
+    """Return the job's line in the format; unknown fields are -1."""
+    known = (
+        job.number,
+        job.submitted,
+        job.wait,
+        job.run_time,
+        job.processors,
+        job.average_cpu,
+        None,
+        job.requested_processors,
+        job.requested_time,
+        None,
+        job.status,
+        job.user,
+    )
+    fields = [*known, *([None] * (18 - len(known)))]
+    return " ".join("-1" if value is None else f"{value:.17g}" for value in fields)
+
+
+def lines_of(machines):
+    rows = [f"{host},{stay.start!r},{stay.end!r}" for host, stays in machines.items() for stay in stays]
+    return ["host,start,end", *rows]

@@ -172,7 +172,7 @@ async def test_other_sites_are_refused_even_with_the_secret(agent: Started, head
 async def test_page_listens_on_loopback_until_the_agent_stops(agent: Started) -> None:
     url = address(agent)
     assert url.startswith("http://127.0.0.1:")
-    page = agent.agent._page
+    page = agent.agent.owner_access.page
     assert page
     assert page._listener
     assert [socket.getsockname()[0] for socket in page._listener.sockets] == ["127.0.0.1"]
@@ -280,7 +280,7 @@ async def test_silent_connections_are_closed_for_new_ones(agent: Started) -> Non
     """Any user of the computer may open them, and each uses a descriptor of the agent."""
     port = int(address(agent).split("/")[2].partition(":")[2])
     silent = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(60)]
-    page = agent.agent._page
+    page = agent.agent.owner_access.page
     assert page
     await until(lambda: 0 < len(page._visits) <= 16)
     assert (await ask("GET", address(agent)))[0] == 200

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from loopline_shared.model import Quarantine, Resource, Result
-from loopline_shared.protocol.link_session import WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession, with_results
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Run, Welcome, Wrote
 from loopline_worker.core import instructions as do
@@ -42,6 +42,7 @@ from loopline_worker.host.boot_clock import boot_s, steady
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import Link
+from loopline_worker.owner.owner_access import OwnerAccess
 from loopline_worker.parts import Parts, assemble
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.data_directory import DataDirectory
@@ -50,9 +51,6 @@ from loopline_worker.timings import STOP_GRACE_S
 
 if TYPE_CHECKING:
     from loopline_worker.attempts.agent_wing import AgentWing
-    from loopline_worker.owner.server import OwnerServer
-    from loopline_worker.owner.session_server import SessionServer
-    from loopline_worker.owner.state import OwnerControls
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +91,7 @@ class Agent:
         self._link = Link(http_client, self)
         for wing in self.parts.wings:
             wing.attach(self)
-        self._page: OwnerServer | None = None
-        self._session_server: SessionServer | None = None
+        self.owner_access = OwnerAccess()
         self._quarantine: Quarantine | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -120,15 +117,13 @@ class Agent:
             parts.monitor.start(self._task_group)
             self.turn()
             self._is_ready.set()
-            await self._open_page()
+            if parts.settings.owner_page:
+                await self._open_owner_access()
             self._task_group.start(self._watch())
             await self._stopped.wait()
             await self._leave()
         finally:
-            if self._page:
-                await self._page.close()
-            if self._session_server:
-                await self._session_server.close()
+            await self.owner_access.close()
             parts.close()
 
     async def _keep_certificate(self) -> None:
@@ -355,13 +350,14 @@ class Agent:
             wing.report(draft)
         texts = [parts.journal.text(result) for result in inventory.results]
         life, delivering = parts.machine.life, inventory.delivering
-        seq, frame = session.report_of(
-            held, texts, draft.load, inventory.waiting, draft.members, draft.peers,
+        seq, frame = session.report(
+            held, (), draft.load, inventory.waiting, draft.members, draft.peers,
             delivering=delivering, checkpoints=draft.checkpoints, good_bye=draft.good_bye, life=life,
         )  # fmt: skip
         for wing in wings:
             wing.reported(seq)
         parts.link_quality.sent(seq, boot_s())
+        frame = with_results(frame, texts)
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
         return frame
@@ -450,43 +446,24 @@ class Agent:
         own_s = parts.launcher.cpu_s() + sum(wing.cpu_s() for wing in self._awake()) + time.process_time()
         parts.meter.sample(parts.runner.measure() + own_s)
 
-    async def _open_page(self) -> None:
-        """Open the page for the owner of this computer, unless that is switched off."""
+    async def _open_owner_access(self) -> None:
+        from loopline_worker.launch.sandbox import WORDS
+        from loopline_worker.owner.state import OwnerControls
+
         parts = self.parts
-        if parts.settings.owner_page:
-            from loopline_worker.launch.sandbox import WORDS
-            from loopline_worker.owner.server import OwnerServer
-            from loopline_worker.owner.state import OwnerControls
-
-            words = WORDS[parts.facts.sandbox]
-            controls = OwnerControls(
-                self.name,
-                parts.settings,
-                parts.monitor,
-                parts.runner,
-                most_slots=parts.facts.slots,
-                quarantine=lambda: self._quarantine,
-                peers=lambda: " ".join(filter(None, (wing.notice() for wing in parts.wings))),
-                sandbox=f"{words[0].upper()}{words[1:]}.",
-                contribution=parts.attempt_log.contribution,
-            )
-            self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
-            await self._page.open()
-            await self._open_session_server(controls)
-
-    async def _open_session_server(self, controls: OwnerControls) -> None:
-        """Open the socket for reporters of desktops, if this worker is a service of the system."""
-        from loopline_worker.owner import session_server
-        from loopline_worker.presence.session_reports import SessionReports
-
-        monitor, place = self.parts.monitor, self.parts.settings.owner_socket
-        if session_server.has_place(place) and monitor.preferences.needs_presence:
-            reports = SessionReports()
-            monitor.use_reports(reports)
-            self._session_server = session_server.SessionServer(
-                place, controls, reports, monitor, session_server.people_but_tasks(monitor.knows)
-            )
-            await self._session_server.open()
+        words = WORDS[parts.facts.sandbox]
+        controls = OwnerControls(
+            self.name,
+            parts.settings,
+            parts.monitor,
+            parts.runner,
+            most_slots=parts.facts.slots,
+            quarantine=lambda: self._quarantine,
+            peers=lambda: " ".join(filter(None, (wing.notice() for wing in parts.wings))),
+            sandbox=f"{words[0].upper()}{words[1:]}.",
+            contribution=parts.attempt_log.contribution,
+        )
+        await self.owner_access.open(controls, parts.data_directory.folder, parts.settings, parts.monitor)
 
     async def _leave(self) -> None:
         log.info("shutting down: returning running tasks to the queue")

@@ -27,6 +27,9 @@ _AT_ONCE = 8
 class WakeCommands:
     """Carries out the scheduler's orders once they are on disk, several at once; it keeps one for each worker."""
 
+    kinds = (Sleeper, WakeOrder)
+    """Rows and notices of the commits that it must receive."""
+
     def __init__(self, command: Sequence[str]) -> None:
         """``command``: empty if there is none."""
         self._command = command

@@ -289,7 +289,8 @@ def _lacks_something(message: ToWorker) -> bool:
 
 
 def _attempts_named(report: Report) -> int:
-    return len(report.holding) + count_of(report.waiting) + count_of(report.delivering)
+    ranges = report.waiting + report.delivering
+    return len(report.holding) + (count_of(ranges) if ranges else 0)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

@@ -23,7 +23,6 @@ from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.core.kernel.effects import Declined
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
-from loopline_master.links.checkpoint_files import whole_checkpoints
 from loopline_master.links.connection import Complete, WorkerLink
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
@@ -31,6 +30,7 @@ from loopline_master.task_progress import TaskProgress
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Facts, Outcome, Output, Resource, Result, Stream
+from loopline_shared.protocol import saved_state
 from loopline_shared.protocol.link_session import ANSWER
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured
 from loopline_shared.protocol.worker_link import (
@@ -303,3 +303,30 @@ def _within(resources: tuple[Resource, ...], most: Mapping[str, int]) -> Iterato
         units = min(resource.units, most.get(resource.name, 0))
         if units:
             yield replace(resource, units=units, gpus=resource.gpus[:units])
+
+
+async def whole_checkpoints(blobs: Blobs, report: Report) -> Report:
+    """Return the report with those checkpoints alone whose manifest and pieces are here, and are retained.
+
+    Workers upload the files first. One that is not whole is left out, and the worker's next one takes its place.
+    """
+    told = report.checkpoints
+    taken = told.taken if told else ()
+    whole = await asyncio.to_thread(lambda: [one for one in taken if _is_whole(blobs, one.manifest)])
+    for one in taken:
+        if one not in whole:
+            log.warning("a checkpoint of attempt %s is not kept: its files are not here", one.attempt)
+    if told is None or len(whole) == len(taken):
+        return report
+    return replace(report, checkpoints=replace(told, taken=tuple(whole)))
+
+
+def _is_whole(blobs: Blobs, manifest: str) -> bool:
+    size_bytes, path = blobs.retain(manifest), blobs.find(manifest)
+    if size_bytes is None or path is None or size_bytes > saved_state.MAX_MANIFEST_BYTES:
+        return False
+    try:
+        pieces = saved_state.decode(path.read_bytes()).pieces()
+    except (OSError, ValueError):
+        return False
+    return all(blobs.retain(piece) is not None for piece in pieces)

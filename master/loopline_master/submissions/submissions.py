@@ -15,7 +15,7 @@ from pathlib import Path
 
 from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.core.events import JobSubmitted
-from loopline_master.core.explain.explain_job import ends_of_chains, never_starts
+from loopline_master.core.explain.explain_chain import ends_of_chains, never_starts
 from loopline_master.core.kernel.effects import Reply, Submitted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine

@@ -143,7 +143,10 @@ class WorkerSession:
         good_bye: GoodBye | None = None,
         life: str = "",
     ) -> tuple[int, bytes]:
-        """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
+        """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it.
+
+        Results that are already written (``write_result``) are added to the frame by ``with_results``.
+        """
         self.sent += 1
         report = Report(
             self.sent,
@@ -160,27 +163,6 @@ class WorkerSession:
             life=life if self.sent == 1 else "",
         )
         return self.sent, encode(report)
-
-    def report_of(
-        self,
-        holding: Sequence[Held],
-        results: list[bytes],
-        load: Load,
-        waiting: Iterable[AttemptId],
-        members: Sequence[Member] = (),
-        peers: PeerReport | None = None,
-        *,
-        delivering: Iterable[AttemptId] = (),
-        checkpoints: CheckpointReport | None = None,
-        good_bye: GoodBye | None = None,
-        life: str = "",
-    ) -> tuple[int, bytes]:
-        """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(
-            holding, (), load, waiting, members, peers,
-            delivering=delivering, checkpoints=checkpoints, good_bye=good_bye, life=life,
-        )  # fmt: skip
-        return seq, with_results(frame, results)
 
 
 class MasterSession:

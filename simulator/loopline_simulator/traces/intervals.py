@@ -56,11 +56,6 @@ def read_machines(lines: Iterable[str]) -> dict[str, TracedMachine]:
     return {host: _machine(of_host, zero) for host, of_host in by_host.items()}
 
 
-def to_lines(machines: Mapping[str, Iterable[Interval]]) -> list[str]:
-    rows = [f"{host},{stay.start!r},{stay.end!r}" for host, stays in machines.items() for stay in stays]
-    return ["host,start,end", *rows]
-
-
 def _machine(rows: list[_Row], zero: float) -> TracedMachine:
     rows = sorted(rows, key=lambda row: row.start)
     stays = merged(Interval(row.start - zero, row.end - zero) for row in rows)

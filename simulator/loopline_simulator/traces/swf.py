@@ -94,26 +94,6 @@ def arrivals(jobs: Iterable[SwfJob], chosen: Selection) -> Iterator[Arrival]:
                 yield Arrival((job.submitted - chosen.since) * chosen.stretch * chosen.unit, spec)
 
 
-def to_line(job: SwfJob) -> str:
-    """Return the job's line in the format; unknown fields are -1."""
-    known = (
-        job.number,
-        job.submitted,
-        job.wait,
-        job.run_time,
-        job.processors,
-        job.average_cpu,
-        None,
-        job.requested_processors,
-        job.requested_time,
-        None,
-        job.status,
-        job.user,
-    )
-    fields = [*known, *([None] * (_FIELDS - len(known)))]
-    return " ".join("-1" if value is None else f"{value:.17g}" for value in fields)
-
-
 def _job(line: int, fields: list[str]) -> SwfJob:
     if len(fields) < _LEAST:
         raise _wrong(line, f"a job has {_FIELDS} fields, at least {_LEAST}; here are {len(fields)}")

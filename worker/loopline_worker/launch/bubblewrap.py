@@ -50,7 +50,7 @@ class Bubblewrap:
         return *self._cell(job, scratch, has_network), self._places(job, f"{scratch}{os.sep}{name}", has_network)
 
     def _cell(self, job: Job, scratch: str, has_network: bool) -> tuple[int, list[str]]:
-        shared = job.shared_folder and self._sees.shared(job.shared_folder)
+        shared = self._shared_folder(job)
         libraries = job.libraries if job.root else {}
         key = scratch, job.shared_folder if shared else "", job.shown, job.device_files, has_network, bool(libraries)
         if key not in self._cells:
@@ -62,6 +62,10 @@ class Bubblewrap:
             self._cells[key] = len(self._cells) + 1, words
         return self._cells[key]
 
+    def _shared_folder(self, job: Job) -> str:
+        """Return the resolved working folder of the job if it is shared here; empty for most jobs."""
+        return self._sees.shared(job.shared_folder) if job.shared_folder else ""
+
     def _places(self, job: Job, room: str, has_network: bool) -> Places:
         """Return what is a task's own.
 
@@ -69,7 +73,7 @@ class Bubblewrap:
         replace that folder by a link before the next one starts; and a folder below /tmp would contain itself. Both
         have one in memory.
         """
-        also = [*job.shown, *([job.shared_folder] if self._sees.shared(job.shared_folder) else [])]
+        also = [*job.shown, *([job.shared_folder] if self._shared_folder(job) else [])]
         kept = [*self._shown_in_shared, *(path for path in also if path.startswith(f"{_SHARED}/"))]
         in_memory = bool(job.room or kept) or room.startswith(f"{_SHARED}/")
         temporary = "" if in_memory else f"{room}/{TEMPORARY}"

@@ -1,4 +1,4 @@
-"""Estimated finish times of jobs, from the durations of their tasks, the work ahead of them, slots and guarantee.
+"""Estimated finish times of jobs, from their courses (course.py), the work ahead of them, slots and guarantee.
 
 Computed on request, never within a step: O(jobs log jobs + attempts under way).
 
@@ -16,11 +16,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from statistics import pstdev
 
 from loopline_master.core.estimates import measure
-from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
-from loopline_master.core.kernel.entities import LIVE, Grid, Job
+from loopline_master.core.estimates.course import Course, course_of, under_way_of
+from loopline_master.core.estimates.lognormal import Lognormal
+from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.requirement_class import meets, requirement_class_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
@@ -30,21 +30,8 @@ from loopline_shared.spec import JobSpec
 _Z90 = 1.2816
 _SHARING = ("round-robin", "space-partition")
 """Policies under which all jobs progress at once; under the others they are served one after another."""
-_PRIOR = 1.0
-"""A given size counts as this many finished tasks that took exactly as long."""
-_PRIOR_SIGMA, _LEAST_SIGMA = 0.5, 0.05
-_LEAST_WORK = 1e-6
-_P10_TO_P90 = 2.563  # standard deviations between the two
 _MARGIN = 0.1
 """Standard deviation of the logarithm for all effects that the model does not explain."""
-_EARLY = 1.0
-"""Correction for the first finished tasks of a job, which are short ones: a shift of the logarithm, divided by their
-number plus one."""
-_SAMPLE = 20
-_LEAST_PROGRESS = 0.01
-"""Progress of a task below this says nothing about its end."""
-_VOID = 8.0
-"""A given size tells nothing once a task has run for this many times as long, and none has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,71 +51,8 @@ class Unknown:
     reason: str
 
 
-_UnderWay = tuple[float, float, int]
-"""A running task: its progress (0: unknown), its age in seconds, and its number."""
 Outlook = Mapping[int, Forecast | Unknown]
 """Forecasts by job, for all jobs in the grid or waiting to enter it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A task under way. Times are seconds on its worker."""
-
-    age: float  # the time in its checkpoint included
-    size: float
-    progress: float  # as its program tells it; 0: unknown
-
-    @property
-    def total(self) -> float | None:
-        """Return the time that the whole task takes by its progress; None if that is unknown."""
-        return self.age / self.progress if self.age and self.progress >= _LEAST_PROGRESS else None
-
-    def law(self, law: Lognormal) -> tuple[Lognormal, float]:
-        """Return the law of its time, and its age. ``law``: of all tasks, relative to their sizes."""
-        if self.total is None:
-            return law.scaled(self.size), self.age
-        left, sigma = self.total - self.age, _PRIOR_SIGMA * (1 - self.progress)
-        return Lognormal(math.log(max(left, _LEAST_WORK)), max(_LEAST_SIGMA, sigma)), 0.0
-
-
-@dataclass(slots=True)
-class _Course:
-    """The expected course of a job."""
-
-    job: Job
-    key: RequirementClass
-    based_on: str  # empty: a guess, good enough for the jobs behind it
-    law: Lognormal  # of a task's seconds on a slot, relative to its size
-    size: float  # mean size of an unstarted task, in those seconds; for a gang, of each member
-    spread: float  # of their sizes, as a standard deviation of the logarithm
-    unstarted: int
-    under_way: list[_Running]
-    by_progress: bool = False  # ``law`` follows from the progress of running tasks
-    left_s: float = 0.0  # slot-seconds, in all
-    ahead_s: float = 0.0  # slot-seconds before its last task starts, its own included
-    end: tuple[float, float] = (0.0, 0.0)  # p50, p90
-
-    def __post_init__(self) -> None:
-        self.left_s = self.unstarted * self.size * self.law.mean
-        self.left_s += sum(law.mean_left(age) for law, age in self.laws)
-        self.left_s *= self.job.nodes
-
-    @property
-    def laws(self) -> Iterable[tuple[Lognormal, float]]:
-        """Return law and age of each task under way."""
-        return (one.law(self.law) for one in self.under_way)
-
-    @property
-    def variance(self) -> float:
-        """Return the variance of the logarithm of ``left_s``.
-
-        It adds the uncertainty of the mean to that of the sum of the tasks, which is assumed to be lognormal again
-        (Fenton and Wilkinson).
-        """
-        known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
-        one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
-        every = math.log1p(one / max(1, self.unstarted + len(self.under_way)))
-        return self.law.sigma**2 / max(_PRIOR, known) + every
 
 
 def outlook(state: State, progress: Mapping[AttemptId, float] | None = None) -> Outlook:
@@ -146,7 +70,7 @@ def outlook(state: State, progress: Mapping[AttemptId, float] | None = None) -> 
     }
 
 
-def _leave_out_stuck(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> None:
+def _leave_out_stuck(state: State, courses: list[Course], found: dict[int, Forecast | Unknown]) -> None:
     """Drop the forecasts of jobs that only wait for slots of jobs without one."""
     unknown = {course.job.id for course in courses if not course.based_on}
     known: dict[RequirementClass, int | None] = {}
@@ -200,7 +124,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     key = requirement_class_of(spec.requires, spec.nodes, limits=state.index.requirements.units.limits)
     if not slots.of(key)[0]:
         return None
-    courses.append(own := _course(state.grid, job, key, slots.speed(key, job), spec.task_count, []))
+    courses.append(own := course_of(state.grid, job, key, slots.speed(key, job), spec.task_count, []))
     _run(state, courses, slots)
     ends = {course.job.id: course for course in _held(state, courses, found)}
     return Forecast(*ends[job.id].end, own.based_on) if job.id in ends else None
@@ -235,10 +159,10 @@ def _courses(
     found: dict[int, Forecast | Unknown],
     slots: _Slots | None = None,
     progress: Mapping[AttemptId, float] | None = None,
-) -> list[_Course]:
+) -> list[Course]:
     """Return the courses of the jobs that can make progress; ``found`` takes the reasons of the others."""
     slots, queued = slots or _Slots(state), state.index.attempts.queues.of_job
-    under_way = _under_way(state, progress or {})
+    under_way = under_way_of(state, progress or {})
     courses = []
     for job in state.jobs.values():
         if job.is_over:
@@ -253,7 +177,7 @@ def _courses(
             found[job.id] = Unknown(reason)
         else:
             key = state.index.requirements.key_of(job)
-            course = _course(state.grid, job, key, slots.speed(key, job), unstarted, under_way.get(job.id, []))
+            course = course_of(state.grid, job, key, slots.speed(key, job), unstarted, under_way.get(job.id, []))
             if not course.based_on:
                 is_void = job.size_source is SizeSource.GIVEN and state.grid.measured
                 longer = "it takes longer than its size says, and " if is_void else ""
@@ -270,109 +194,7 @@ def _why_unknown(state: State, slots: _Slots, job: Job) -> str:
     return "" if slots.of(state.index.requirements.key_of(job))[0] else "no connected worker offers it a slot"
 
 
-def _course(
-    grid: Grid, job: Job, key: RequirementClass, speed: float, unstarted: int, under_way: list[_UnderWay]
-) -> _Course:
-    """Return the course of a job. ``speed``: mean speed of the slots it may use."""
-    speed *= job.nodes  # the size of a gang is that of all members together
-    saved, numbers = job.saved or {}, {number for *_, number in under_way}
-    stopped = [(saved[number][1], saved[number][0] / speed, number) for number in saved.keys() - numbers]
-    running, waiting = (
-        [_Running(age, (job.sweep.size_at(number) or 1.0) / speed, progress) for progress, age, number in tasks]
-        for tasks in (under_way, sorted(stopped))
-    )
-    given = job.size if job.size_source is SizeSource.GIVEN else None
-    told = None
-    is_void = bool(job.longest) or any(one.age > _VOID * one.size for one in running)
-    if not job.succeeded and (given is None or is_void):
-        told = _by_progress(running, waiting)
-        law, based_on = told or _expected(grid, job)
-    else:
-        law = _law(job, [one.age / one.size for one in running])
-        based_on = (
-            f"{job.succeeded} finished task{'' if job.succeeded == 1 else 's'}" if job.succeeded else "its size"
-        )
-        based_on = based_on if job.succeeded or grid.measured else ""
-    size, spread = 1.0 / speed, 0.0
-    if given is not None:
-        left = given - job.work_done - speed * sum(one.size for one in running)
-        size, spread = max(left / max(1, unstarted), 1e-3 * given / job.task_count) / speed, _spread(job)
-    if waiting and unstarted:
-        size = max(size - sum(one.age for one in waiting) / (unstarted * law.mean), 1e-3 * size)
-    return _Course(
-        job=job,
-        key=key,
-        based_on=based_on,
-        law=law,
-        size=size,
-        spread=spread,
-        unstarted=unstarted * (job.quorum or 1),
-        under_way=running,
-        by_progress=told is not None,
-    )
-
-
-def _by_progress(running: Iterable[_Running], waiting: Iterable[_Running]) -> tuple[Lognormal, str] | None:
-    """Return the law of a task's duration by progress: of running tasks, else of waiting ones with a checkpoint."""
-    for tasks, kind in ((running, "running task"), (waiting, "stopped task")):
-        if totals := [one.total / one.size for one in tasks if one.total is not None]:
-            mu, number = sum(map(math.log, totals)) / len(totals), len(totals)
-            return Lognormal(mu, _PRIOR_SIGMA), f"the progress of {number} {kind}{'' if number == 1 else 's'}"
-    return None
-
-
-def _expected(grid: Grid, job: Job) -> tuple[Lognormal, str]:
-    """Return the law of a task's duration before any has finished: from earlier runs of the program, or a guess."""
-    if job.predicted is None:
-        return Lognormal(math.log(measure.work_of(grid, job, 1)), _PRIOR_SIGMA), ""
-    low, middle, high = (
-        max(work, _LEAST_WORK) for work in (job.predicted.p10, job.predicted.work, job.predicted.p90)
-    )
-    sigma = max(_LEAST_SIGMA, (math.log(high) - math.log(low)) / _P10_TO_P90)
-    runs = f"{job.predicted.runs} earlier run{'' if job.predicted.runs == 1 else 's'} of its program"
-    return Lognormal(math.log(middle), sigma), runs
-
-
-def _spread(job: Job) -> float:
-    """Return the standard deviation of the logarithm of the given sizes, from a sample of the tasks."""
-    if job.spec.tasks is None:
-        return 0.0
-    every = -(-job.task_count // _SAMPLE)
-    sizes = [job.sweep.size_at(number) for number in range(1, job.task_count + 1, every)]
-    return pstdev(math.log(size) for size in sizes if size is not None) if any(sizes) else 0.0
-
-
-def _law(job: Job, ages: list[float]) -> Lognormal:
-    """Return the law of a task's duration, from the finished tasks; a given size counts like ``_PRIOR`` of them."""
-    prior = _PRIOR if job.size_source is SizeSource.GIVEN else 0.0
-    count = job.succeeded + prior
-    mean = job.log_mean + (0.0 if prior else _EARLY / (1 + job.succeeded))
-    squares = job.log_m2 + _PRIOR_SIGMA**2
-    return fitted(count, mean, squares, _LEAST_SIGMA, ages)
-
-
-def _under_way(state: State, progress: Mapping[AttemptId, float]) -> dict[int, list[_UnderWay]]:
-    """Return the running tasks by job, each as its furthest attempt.
-
-    Time counts until a disconnected worker's last Report, and not while an attempt was frozen.
-    """
-    furthest: dict[tuple[int, int], tuple[float, float]] = {}
-    for attempt in state.attempts.values():
-        if attempt.state in LIVE and not attempt.is_queued:
-            worker = state.workers[attempt.worker]
-            until = state.now if worker.session is not None else worker.reported_at or attempt.since
-            age = measure.worked_s(attempt, until)
-            if attempt.done_before:
-                age += attempt.done_before / measure.speed_of(worker)
-            at = progress.get(attempt.id, 0.0), age
-            furthest[attempt.task_id] = max(at, furthest.get(attempt.task_id, at))
-    found: dict[int, list[_UnderWay]] = defaultdict(list)
-    for (job, number), at in sorted(furthest.items()):  # sums depend on it, and a restart must have the same
-        found[job].append((*at, number))
-    return found
-
-
-def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:
+def _run(state: State, courses: list[Course], slots: _Slots | None = None) -> None:
     """Set the end of each job as if no other held it. A job with only a held task left takes no slots yet."""
     slots, working = slots or _Slots(state), []
     for course in courses:
@@ -388,7 +210,7 @@ def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> N
         course.end = _end(course, slots.of(course.key)[0] / course.job.slots)
 
 
-def _queue(courses: list[_Course], *, by_tag: bool) -> None:
+def _queue(courses: list[Course], *, by_tag: bool) -> None:
     """Put the jobs one after another: each starts its last task after all work before it."""
     ahead = 0.0
     for course in sorted(courses, key=lambda c: (c.job.tag if by_tag else 0.0, c.job.arrival)):
@@ -396,12 +218,12 @@ def _queue(courses: list[_Course], *, by_tag: bool) -> None:
         course.ahead_s = ahead
 
 
-def _share(courses: list[_Course]) -> None:
+def _share(courses: list[Course]) -> None:
     """Share the slots equally: by the end of a job, every other job has had as much work, or all it had left.
 
     The jobs of a session share as one job, and are served one after the other.
     """
-    turns: dict[int, list[_Course]] = defaultdict(list)
+    turns: dict[int, list[Course]] = defaultdict(list)
     for course in sorted(courses, key=lambda c: c.job.arrival):
         turns[course.job.turn].append(course)
     lefts = sorted(sum(course.left_s for course in turn) for turn in turns.values())
@@ -414,7 +236,7 @@ def _share(courses: list[_Course]) -> None:
             course.ahead_s = sums[ended] + served * (len(lefts) - ended)
 
 
-def _end(course: _Course, slots: float) -> tuple[float, float]:
+def _end(course: Course, slots: float) -> tuple[float, float]:
     """Return p50 and p90 of a job's end: when its last tasks start and their duration, by law."""
     nodes = course.job.nodes
     last = max(1.0, min(float(course.unstarted + len(course.under_way)), slots / nodes))
@@ -428,7 +250,7 @@ def _end(course: _Course, slots: float) -> tuple[float, float]:
     return max(start + law.left(0.0, half), own[0]), max(start * margin + law.left(0.0, most), own[1])
 
 
-def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> Iterable[_Course]:
+def _held(state: State, courses: list[Course], found: dict[int, Forecast | Unknown]) -> Iterable[Course]:
     """Delay each job until the jobs that it may not pass have ended; under *hold*, its last task only starts then."""
     ends = _Ends(state.index.live.values() if courses else ())
     by_id = {course.job.id: course for course in courses}

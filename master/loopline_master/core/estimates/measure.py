@@ -4,7 +4,7 @@
 time, and the time that checkpoints kept of attempts without a result, add up to all known time. An attempt without
 a result is assumed to have run until its worker's last Report,
 until a result corrects this. (A result that comes after the attempt was forgotten is corrected when it is read:
-store/queries/accounting_queries.py.)
+store/queries/job_queries.py.)
 
 **Sizes** given by users are used if there are any; nothing else is declared.
 """

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from loopline_master.core.explain import explain_gang
+from loopline_master.core.explain.explain_chain import chain_reasons
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_sleep import frozen_note, sleepers_among
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.explain.explain_units import reserved_worker, units_used_up
-from loopline_master.core.explain.phrases import counted, spoken
+from loopline_master.core.explain.phrases import counted, size_of, spoken, tasks_left
+from loopline_master.core.explain.submission_notes import without_claim
+from loopline_master.core.explain.vetoes import why_not_on
 from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.door.mechanism import Purpose
-from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task, Worker
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task
 from loopline_master.core.kernel.index.requirement_class import meets, needs
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
@@ -27,26 +29,20 @@ from loopline_master.core.wings.transfers.data_delay import known_files
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_master.core.wings.trust import trust
 from loopline_shared.model import (
-    AfterState,
     AttemptId,
     AttemptState,
     JobState,
-    Order,
-    SizeSource,
     TaskId,
     TaskState,
-    is_reached,
 )
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
-from loopline_shared.spec import JobSpec
 
-_MOST_LEADERS = 5
+_MOST_JOBS = 5
 _MOST_TRANSFERS = 3
 _MOST_PREPARING = 3
 _MOST_DRAINED = 3
 _MOST_TRANSFERS_SHOWN = 100
 _SESSION = "part of a session, which takes turns as one job: it waits for no other job, and none waits for it"
-_NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
 
 
 def explain_job(
@@ -59,7 +55,7 @@ def explain_job(
     job = scheduler.state.jobs.get(job_id)
     if job is None or job.is_over:
         return None
-    reasons = _reasons(scheduler.state, job) if job.is_live else _chained(scheduler.state, job, ended)
+    reasons = _reasons(scheduler.state, job) if job.is_live else chain_reasons(scheduler.state, job, ended)
     sentence = "; ".join(reason.detail for reason in reasons)
     return Explanation(subject=str(job_id), state=job.state.value, sentence=sentence, reasons=reasons)
 
@@ -71,7 +67,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     if job is None or job.is_over:
         return None
     if not job.is_live:
-        return _explain(task_id, "queued", _chained(state, job, {})[:1])
+        return _explain(task_id, "queued", chain_reasons(state, job, {})[:1])
     is_fresh = task_id.task in state.fresh[job.id]
     if not is_fresh and (task is None or not task.is_open):
         return None
@@ -90,7 +86,8 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         again += f"{_voted(job, task)}; "
     if task is not None and task.number in state.index.ready_sets[job.id].delayed:
         return _explain(task_id, "queued", [_delayed_task(state, job, task)])
-    waiting = _blocked(state, job) or next(iter(units_used_up(state, job)), None) or _for_slot(state, job, 1)
+    used_up = next(iter([*units_used_up(state, job), *slots_used_up(state, job)]), None)
+    waiting = _blocked(state, job) or used_up or _for_slot(state, job, 1)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
 
@@ -145,11 +142,6 @@ def _no_claim(job: Job) -> list[Reason]:
         return [Reason(code="session", count=1, detail=_SESSION)]
     note = without_claim(job)
     return [] if note is None else [Reason(code="no_size", count=1, detail=note)]
-
-
-def without_claim(job: Job) -> str | None:
-    """Return the note on a job without a size; None for any other job."""
-    return _NO_SIZE if job.size is None and job.order is not Order.NONE else None
 
 
 def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
@@ -225,86 +217,10 @@ def _held(state: State, job: Job) -> Reason:
     what = "its last task is held"
     if job.is_computed:
         what = "it is computed and its output can be fetched, its delivery is held"
-    detail = f"{what}: {entered}; {_left(first, f'of job {first.id}')}"
+    detail = f"{what}: {entered}; {tasks_left(first, f'of job {first.id}')}"
     if job.shown is not None:
         detail += f"; it has no size, and counts as {spoken(job.shown)}, twice what its tasks have measured"
     return Reason(code="held", count=1, detail=detail, job=first.id)
-
-
-def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
-    """Return the jobs that a job waits for outside the grid; first those that need a user's action."""
-    roots = _roots(state, job.waiting_for, ended, job.spec.after_state)
-    reasons = [_leader(state, job, number, roots.get(number), ended) for number in job.waiting_for]
-    reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
-    if len(reasons) > _MOST_LEADERS:
-        left = len(reasons) - _MOST_LEADERS
-        reasons[_MOST_LEADERS:] = [Reason(code="waits", count=left, detail=f"{counted(left, 'other job')} as well")]
-    return reasons
-
-
-_TO = {"succeeded": "to succeed", "ended": "to end", "failed": "to fail"}
-
-
-def _leader(state: State, job: Job, number: int, root: int | None, ended: Mapping[int, JobState]) -> Reason:
-    if root is not None:
-        detail = f"can never start: {_why_never(state, number, root, ended)}"
-        step = "that one" if root == number else f"job {root}"
-        detail += f"; retry {step}, or cancel this one"
-        return Reason(code="waits_in_vain", count=1, detail=detail, job=root)
-    leader = state.jobs.get(number)
-    if leader is None or leader.is_over:
-        return Reason(code="waits", count=0, detail=f"job {number} has just ended", job=number)
-    left = leader.task_count - leader.succeeded - leader.failed
-    detail = f"waits for job {number} {_TO[job.spec.after_state]} ({leader.state}; {_left(leader)})"
-    return Reason(code="waits", count=left, detail=detail, job=number)
-
-
-def never_starts(state: State, spec: JobSpec, ended: Mapping[int, JobState]) -> list[str]:
-    """Return a warning for each dependency that will never be met."""
-    roots = _roots(state, spec.after, ended, spec.after_state)
-    return [
-        f"it can never start: {_why_never(state, number, root, ended)}; `loopline retry {root}` runs that one again"
-        for number, root in sorted(roots.items())
-        if number in spec.after
-    ][:_MOST_LEADERS]
-
-
-def ends_of_chains(state: State, after: Collection[int]) -> set[int]:
-    """Return the jobs at the ends of these chains that are over or forgotten: their rows have their end states."""
-    return set(_roots(state, after, {}, "succeeded").values())
-
-
-def _roots(
-    state: State, numbers: Iterable[int], ended: Mapping[int, JobState], awaited: AfterState
-) -> dict[int, int]:
-    """Return the jobs that cannot reach the awaited state, each with the ended job that is the reason."""
-    roots: dict[int, int] = {}
-    seen: set[int] = set()
-    left = [(number, awaited, False) for number in numbers]
-    while left:
-        number, state_awaited, are_earlier_known = left.pop()
-        job = state.jobs.get(number)
-        if job is None or job.is_over:
-            found = job.state if job is not None else ended.get(number)
-            reaches = state_awaited == "ended" if found is None else is_reached(state_awaited, found)
-            if not reaches:
-                roots[number] = number
-        elif are_earlier_known:
-            if (root := next((roots[one] for one in job.waiting_for if one in roots), None)) is not None:
-                roots[number] = root
-        elif number not in seen:
-            seen.add(number)
-            left += [(number, state_awaited, True)]
-            left += [(one, job.spec.after_state, False) for one in job.waiting_for]
-    return roots
-
-
-def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobState]) -> str:
-    job = state.jobs.get(root)
-    found = job.state if job is not None else ended.get(root)
-    how = "has ended without success" if found is None else f"was {found}"
-    how = f"has {found}" if found is JobState.FAILED else how
-    return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
 
 
 def _delayed(state: State, job: Job) -> Reason:
@@ -352,7 +268,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     free = [w for w in able if state.index.slots.free_slots(w) >= job.slots and requirements.fits(job, w)]
-    detail += _why_not_on(state, job, free)
+    detail += why_not_on(state, job, free, known={reason.code for reason in slots_used_up(state, job)})
     waiting = [one for w in able for one in attempts.queues.of_worker.get(w.name, ()) if one.job != job.id]
     if waiting:
         detail += f"; {_by_job(waiting)} already {'waits' if len(waiting) == 1 else 'wait'} there"
@@ -364,25 +280,6 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"
     return Reason(code="no_slot", count=count, detail=detail)
-
-
-_VETOES = {"gang": "would delay a job of several nodes that is planned there"}
-"""Words for the codes of vetoes. The others are reasons of their own: limits of users, and a restored database."""
-
-
-def _why_not_on(state: State, job: Job, free: Iterable[Worker]) -> str:
-    """Return why the job's next task does not start on these workers, which have room for it."""
-    task = next(iter(state.index.ready_sets[job.id].to_retry.starts or state.fresh[job.id].starts), 1)
-    vetoes = [state.wings.veto(job, task, worker, Purpose.START) for worker in free]
-    counts = Counter(veto.code for veto in vetoes if veto is not None)
-    said = [
-        f"; a start on {counted(counts[code], 'free worker')} {words}"
-        for code, words in _VETOES.items()
-        if counts[code]
-    ]
-    if None in vetoes:
-        said.append(f"; policy {state.settings.policy} has another use for what is free, or none for this job yet")
-    return "".join(said)
 
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
@@ -428,8 +325,8 @@ def _queue_before(state: State, attempt: Attempt) -> str:
 def _by_job(attempts: Iterable[AttemptId]) -> str:
     """Return the attempts by job in words: ``3 tasks of job 5 and 1 task of job 7``, the jobs with most first."""
     counts = Counter(attempt.job for attempt in attempts).most_common()
-    said = [f"{_tasks(count)} of job {job}" for job, count in counts[:_MOST_LEADERS]]
-    if rest := sum(count for _, count in counts[_MOST_LEADERS:]):
+    said = [f"{_tasks(count)} of job {job}" for job, count in counts[:_MOST_JOBS]]
+    if rest := sum(count for _, count in counts[_MOST_JOBS:]):
         said.append(f"{_tasks(rest)} of other jobs")
     return " and ".join(said)
 
@@ -461,24 +358,6 @@ def _wanted(state: State, job: Job, task: int | None = None) -> Iterator[tuple[s
     for one in state.attempts.values() if state.own(TransferMemory).carriers else ():
         if one.job == job.id and one.state in LIVE and task in (None, one.task):
             yield one.worker, known_files(state, job, one.task)
-
-
-def size_of(job: Job) -> str:
-    """Return the size of a job in words, and its source if the user did not give it."""
-    if job.size is None:
-        return "size unknown"
-    source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
-    return f"size {spoken(job.size)}{source}"
-
-
-def _left(job: Job, whose: str = "") -> str:
-    """Return the number of tasks left in words; ``whose``: the job in words, in a sentence about another one."""
-    left, total = job.task_count - job.succeeded - job.failed, job.task_count
-    of = whose and f" {whose}"
-    if total == 1:
-        return f"the only task{of} is left"
-    which = "all" if left == total else f"{left} of the"
-    return f"{which} {total} tasks{of} {'is' if left == 1 else 'are'} left"
 
 
 def succeeded_words(succeeded: int, total: int, failed: int) -> str:

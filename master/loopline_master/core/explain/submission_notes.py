@@ -1,4 +1,4 @@
-"""Notes on a job that was just submitted: its holder, and a size that cannot be true."""
+"""Notes on a job that was just submitted: its holder, and a size that cannot be true or is missing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from loopline_master.core.estimates import program_history
 from loopline_master.core.estimates.eta import Forecast, Unknown
-from loopline_master.core.explain.explain_job import size_of
-from loopline_master.core.explain.phrases import counted, spoken
+from loopline_master.core.explain.phrases import counted, size_of, spoken
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import Order, SizeSource
@@ -16,6 +15,7 @@ IMPLAUSIBLE = 5.0
 """A size is questioned if it is beyond the range of nine in ten past runs by this factor ..."""
 NOTABLE_S = 60.0
 """... and at least this many reference CPU-seconds off."""
+_NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
 
 
 def is_held(state: State, number: int) -> bool:
@@ -55,6 +55,11 @@ def implausible_size(state: State, number: int) -> str | None:
         return None
     usual = f"{counted(job.task_count, 'task')} of it come to {spoken(usual_s)}"
     return f"the size given, {spoken(job.size)}, cannot be true: by {counted(predicted.runs, 'past run')}, {usual}"
+
+
+def without_claim(job: Job) -> str | None:
+    """Return the note on a job without a size; None for any other job."""
+    return _NO_SIZE if job.size is None and job.order is not Order.NONE else None
 
 
 def _size(seconds: float) -> str:

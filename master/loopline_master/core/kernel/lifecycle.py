@@ -7,11 +7,10 @@ the task ran are counted separately (wings/trust).
 
 from __future__ import annotations
 
-from math import inf
-
-from loopline_master.core.estimates import measure, program_history
+from loopline_master.core.estimates import measure
+from loopline_master.core.estimates.observed_results import compare_run_time, learn
 from loopline_master.core.kernel import transitions
-from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
+from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Task, Worker
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
 
@@ -19,15 +18,8 @@ MAX_RETRY_DELAY_S = 3600.0
 """A job's ``retry_delay_s`` doubles with each failure of a task up to this, unless it is longer itself."""
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
-_RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
 QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
 IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
-_TOLERANCE, _NOISE_S = 2.0, 0.05
-"""An attempt takes longer than expected if it takes more than ``_TOLERANCE`` times as long, plus the noise of a
-start."""
-_FAR_SHORTER = 64.0
-"""An attempt that takes this many times less than expected disproves the size of its job's tasks: no computer is as
-much faster than it was believed to be."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
@@ -74,7 +66,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         measure.undo_assumed_loss(job, attempt)
     record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
-    is_late = _is_longer_than_expected(state, job, attempt)
+    is_late = compare_run_time(state, job, attempt)
     if not task.is_open:
         ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
@@ -110,23 +102,6 @@ def ended(
     return [worker for tell in state.wings.attempt_ended for worker in tell(job, task, attempt, took_down, is_slow)]
 
 
-def longest_expected_s(attempt: Attempt) -> float:
-    """Return the longest run time of the attempt, in seconds, that confirms its expectation."""
-    return _TOLERANCE * attempt.expected_s + _NOISE_S
-
-
-def _is_longer_than_expected(state: State, job: Job, attempt: Attempt) -> bool:
-    """Compare the run time of an attempt that has ended with the expected one, and count it for its job."""
-    if attempt.wall_s > longest_expected_s(attempt):
-        measure.note_longer(job, measure.work_done(state.workers[attempt.worker], attempt))
-        return True
-    if attempt.state in _RESULTS:
-        job.confirmed += 1
-        if not job.longest and attempt.wall_s * _FAR_SHORTER < attempt.expected_s:
-            job.longest = measure.work_done(state.workers[attempt.worker], attempt)
-    return False
-
-
 def ends_task(job: Job, result: Result) -> bool:
     """True if other attempts would fail as well. A quorum needs more than one worker's word for that."""
     return result.is_final and result.outcome is Outcome.FAILED and job.nodes == 1 and job.quorum is None
@@ -142,7 +117,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         is_decided &= decides(job, task, attempt)
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
-        is_slow = _learn(state, job, attempt)
+        is_slow = learn(state, job, attempt)
     if job.quorum is None:
         measure.account(job, task, attempt, SUCCESS)
     if not is_decided:
@@ -372,62 +347,6 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
     job = state.jobs[attempt.job]
     measure.assume_lost(job, attempt, state.workers[attempt.worker])
     state.put(job)
-
-
-def _learn(state: State, job: Job, attempt: Attempt) -> bool:
-    """Learn from the accepted result of a task, and advance virtual time by the work done.
-
-    Return True if the worker was far slower than others. Its job is then charged only the work that the others' runs
-    suggest: a worker that overstates its speed also overstates its work.
-    """
-    grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
-    attempt.work = work = measure.work_done(worker, attempt)
-    if attempt.done_before:  # a remainder teaches nothing about whole tasks on this worker
-        _count_work(state, job, worker, work, size, attempt.done_before)
-        return False
-    program = state.programs.get(job.program)
-    if program is None:
-        program = Program(*job.program, first_run_at=grid.now, used_at=grid.now)
-    is_news = program_history.is_news(program, grid.now)
-    most = _learn_of_program(state, program, job, attempt, is_news=is_news)
-    _count_work(state, job, worker, min(work, most), size)
-    if measure.may_teach(worker, attempt, is_news=is_news):
-        expected = program_history.expected_work(program, size)
-        if expected is not None:
-            measure.learn_speed(worker, attempt, expected)  # the worker is put as its Report is processed
-    return most < inf
-
-
-def _count_work(state: State, job: Job, worker: Worker, work: float, size: float | None, kept: float = 0.0) -> None:
-    """Count the work of a task that has succeeded, and advance virtual time by it.
-
-    ``size``: as its user gave it. ``kept``: work in the checkpoint that the attempt resumed, which no result proves.
-    """
-    grid = state.grid
-    job.counted += measure.credible_work(worker, work)
-    work += kept
-    measure.learn_duration(job, work, size)
-    size_done = work if size is None else size
-    job.work_done += size_done
-    job.used += work
-    grid.work_accepted += work
-    grid.tasks_accepted += 1
-    grid.measured += size is not None
-    grid.virtual = state.index.virtual_time.after(grid.virtual, size_done)
-
-
-def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> float:
-    """Return the limit of the attempt's work that others' runs suggest; infinity unless they were far faster."""
-    now, worker, most = state.grid.now, state.workers[attempt.worker], inf
-    if is_news or not program_history.is_usual(program, measure.most_shown(worker, attempt)):
-        seen = measure.observe(job, worker, attempt, now)
-        most = program_history.most_by_others(program, seen)
-    if is_news:
-        program_history.learn(program, seen)
-    else:
-        program.runs += 1
-    state.put(program)
-    return most
 
 
 def end_task(

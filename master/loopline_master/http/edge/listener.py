@@ -111,10 +111,9 @@ class Listener:
             raise
 
     async def _hand_over(self, connection: socket.socket) -> asyncio.Transport:
-        loop, encryption = asyncio.get_running_loop(), self._encryption
-        is_encrypted = encryption.context is not None and await _first_byte(connection) == _HANDSHAKE
-        protocol = self._app if is_encrypted or not encryption.is_on else self._refusal
-        context = encryption.context if is_encrypted else None
+        loop, context, protocol = asyncio.get_running_loop(), self._encryption.context, self._app
+        if context is not None and await _first_byte(connection) != _HANDSHAKE:
+            context, protocol = None, self._refusal
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         owned = socket.socket(fileno=connection.detach())
         try:

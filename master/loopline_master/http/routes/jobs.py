@@ -6,7 +6,8 @@ from functools import partial
 
 from loopline_master.certificates.job_secrets import shown
 from loopline_master.core.events import JobCancelled, JobLimited, JobPaused, JobResumed
-from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, files_of_job
+from loopline_master.core.explain.explain_chain import ends_of_chains
+from loopline_master.core.explain.explain_job import explain_job, files_of_job
 from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine

@@ -27,14 +27,14 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.accounting_queries import CHECKPOINTS, LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.queries.plan_queries import kept_plans, plan_of_job, waiting_plans
 from loopline_master.store.records import notified
-from loopline_master.store.tables import jobs, specs
+from loopline_master.store.tables import attempts, checkpoint_accounts, jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
 from loopline_shared.rest.bodies import (
     Counts,
+    JobAccounting,
     JobCondition,
     JobDetail,
     JobPage,
@@ -46,8 +46,24 @@ from loopline_shared.rest.bodies import (
     WaitingPlans,
 )
 
+_late = (attempts.c.job == jobs.c.id, attempts.c.late)  # few: there is an index for them
+_LATE = (
+    select(func.coalesce(func.sum(attempts.c.cpu_s), 0.0)).where(*_late).scalar_subquery().label("late_cpu_s"),
+    select(func.coalesce(func.sum(attempts.c.assumed_cpu_ms), 0)).where(*_late).scalar_subquery().label("late_ms"),
+)
+"""Columns to be selected with a job's row: CPU time of late results, and the time assumed for them before."""
+
+
+def _of_checkpoints(column: str) -> ColumnElement[Any]:
+    of_job = select(func.coalesce(func.sum(checkpoint_accounts.c[column]), 0))
+    return of_job.where(checkpoint_accounts.c.job == jobs.c.id).scalar_subquery().label(f"checkpoint_{column}")
+
+
+_CHECKPOINTS = tuple(map(_of_checkpoints, ("kept_cpu_ms", "sent", "sent_bytes", "held_s")))
+"""Columns likewise: savings and costs of its checkpoints."""
+
 _USER = jobs.c.owner.label("user")
-_VIEW: Select[Any] = select(jobs, _USER, specs.c.name, *LATE, *CHECKPOINTS).join_from(jobs, specs)
+_VIEW: Select[Any] = select(jobs, _USER, specs.c.name, *_LATE, *_CHECKPOINTS).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
 _DETAIL = _ONE.add_columns(specs.c.spec)
 _BY_KEY = select(jobs.c.id).where(
@@ -266,7 +282,7 @@ def state_of_absent(job: Row[Any]) -> TaskState:
 
 def _fields(job: Row[Any]) -> dict[str, Any]:
     is_held = job.departure is None and job.held_at is not None and job.released_at is None
-    fields = {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": accounting_of(job)}
+    fields = {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": _accounting_of(job)}
     return fields | _periods(job) | {"condition": _condition(job, is_held=is_held)}
 
 
@@ -297,3 +313,18 @@ def _condition(job: Row[Any], *, is_held: bool) -> JobCondition:
 def _counts(job: Row[Any]) -> Counts:
     ended = {"running": job.running, "succeeded": job.succeeded, "failed": job.failed}
     return Counts(**ended, **{state_of_absent(job): job.task_count - sum(ended.values())})
+
+
+def _accounting_of(job: Row[Any]) -> JobAccounting:
+    """Return the accounting of a job from its row."""
+    return JobAccounting(
+        useful_cpu_s=job.useful_cpu_ms / 1000,
+        replicated_cpu_s=job.replicated_cpu_ms / 1000,
+        won_cpu_s=job.won_cpu_ms / 1000,
+        wasted_cpu_s=job.wasted_cpu_ms / 1000 + job.late_cpu_s,
+        lost_cpu_s=max(0, job.lost_cpu_ms - int(job.late_ms)) / 1000,
+        kept_cpu_s=int(job.checkpoint_kept_cpu_ms) / 1000,
+        checkpoints=int(job.checkpoint_sent),
+        checkpoint_bytes=int(job.checkpoint_sent_bytes),
+        checkpoint_held_s=job.checkpoint_held_s,
+    )

@@ -383,8 +383,8 @@ class Slots:
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
-        is_open = worker.is_available and not (worker.half_open and in_hand)  # one attempt at a time
-        if free > 0 and is_open and name not in self.reserved:
+        is_taken = free <= 0 or (worker.half_open and in_hand)  # half open: one attempt at a time
+        if not is_taken and worker.is_available and name not in self.reserved:
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
             self.idle.place(name, None)

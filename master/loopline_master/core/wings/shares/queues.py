@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 
 from loopline_master.core.estimates import measure
+from loopline_master.core.estimates.observed_results import longest_expected_s
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.index.attempts import is_at_work, milliseconds
@@ -65,7 +66,7 @@ class LateAttempts:
         number, limit_s = attempt.id, self._state.prefetch_s
         if is_at_work(role) and 0 < attempt.expected_s <= limit_s:
             ran_s = measure.ran_s(attempt, attempt.since, self._state.now)
-            at = self._state.now - ran_s + max(limit_s, lifecycle.longest_expected_s(attempt))
+            at = self._state.now - ran_s + max(limit_s, longest_expected_s(attempt))
             self._due.place(number, (at, number))
         elif number in self._due.keys:
             self._due.place(number, None)
@@ -78,7 +79,7 @@ class LateAttempts:
             attempt = state.attempts[number]
             job, worker = state.jobs[attempt.job], state.workers[attempt.worker]
             worked_s = measure.worked_s(attempt, min(state.now, worker.reported_at or 0.0))
-            if worked_s > lifecycle.longest_expected_s(attempt):  # else it waits for its inputs
+            if worked_s > longest_expected_s(attempt):  # else it waits for its inputs
                 measure.note_longer(job, worked_s * measure.speed_now(worker))
             state.put(job)
             for other in [*state.index.attempts.queues.of_worker.get(worker.name, ())]:
@@ -128,7 +129,7 @@ def _seated_on(state: State, worker: Worker) -> Iterator[Attempt]:
 def _is_late(state: State, attempt: Attempt) -> bool:
     """True if an attempt has taken clearly longer than expected and than a queue may last."""
     ran_s = measure.ran_s(attempt, attempt.since, state.now)
-    return ran_s >= max(state.prefetch_s, lifecycle.longest_expected_s(attempt))
+    return ran_s >= max(state.prefetch_s, longest_expected_s(attempt))
 
 
 def make_way(state: State) -> Iterator[None]:
