@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, UnknownOptionError
 
-from loopline.cli import app
+from loopline.cli import app, help_pages
 from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal import late_modules, streams  # before pydantic
@@ -75,6 +75,9 @@ def run(words: list[str]) -> int:
 
         words = with_role(words)
     built = app.build(chosen)
+    if words == ["--help"] or (words[1:] == ["--help"] and "--help" in built[words[0]].help_flags):
+        help_pages.print_page(built, words[:-1])  # parsing words and help flags would take the library twice as long
+        return Exit.OK
     if chosen == "submit":
         words = with_command_apart(built, words)
     try:
