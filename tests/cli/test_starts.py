@@ -16,6 +16,7 @@ PROGRAM = """
 import contextlib, importlib, io, sys
 from loopline.cli.__main__ import main
 slow = {"aiohttp", "pydantic", "ruamel.yaml", "rich.progress", "loopline_shared.model", "loopline_shared.spec"}
+slow |= {"markdown_it", "pygments", "rich.markdown"}
 commands, modules = %r
 for words in (["--help"], *([name, "--help"] for name in commands)):
     with contextlib.redirect_stdout(io.StringIO()):

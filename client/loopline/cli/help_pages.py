@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import docstring_parser
 from cyclopts import App
 from cyclopts.help import DefaultFormatter, HelpPanel, InlineText
-from docstring_parser import parser
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
@@ -53,11 +53,17 @@ def formatted(text: str) -> Text:
 def print_page(app: App, command: list[str]) -> None:
     """Print the help page of a command, or of the whole program.
 
-    Its options are described below ``Parameters`` in docstrings. Without this, the library would also parse the source
-    of each class of options, in search of docstrings below its fields.
+    Options are described below ``Parameters`` in docstrings. Without the replacement, the library would also parse
+    the source of each class of options, in search of docstrings below its fields.
     """
-    parser.add_attribute_docstrings = lambda *_: None
+    docstring_parser.parse_from_object = _parsed_docstring
     app.help_print(command)
+
+
+def _parsed_docstring(
+    obj: Any, style: docstring_parser.DocstringStyle = docstring_parser.DocstringStyle.AUTO
+) -> docstring_parser.Docstring:
+    return docstring_parser.parse(obj.__doc__ or "", style)
 
 
 def _format(description: Any) -> None:
