@@ -13,7 +13,7 @@ from loopline.cli.help_pages import formatted
         ("Cancel\njobs.", "Cancel jobs."),
         ("Files of `__pycache__`\nare left out.", "Files of __pycache__ are left out."),
         ("First.\n\nSecond\none.", "First.\n\nSecond one."),
-        ("As in:\n\n    loopline top\n    loopline `x`\n\nOr so.", "As in:\n\n loopline top\n loopline `x`\n\nOr so."),
+        ("So:\n\n    loopline top\n    loopline `x`\n\nOr.", "So:\n\n loopline top\n loopline `x`\n\nOr."),
         ("Names in [client] of a file.", "Names in [client] of a file."),
         ("", ""),
     ],
