@@ -15,14 +15,15 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr, SecretStr
 
+from loopline.local.folder import local_folder
 from loopline_shared.configuration.settings_source import (
     ENV_PREFIX,
     Settings,
     config_file,
     read_table,
     unknown_variables,
-    user_folder,
 )
+from loopline_shared.configuration.user_folders import user_folder
 from loopline_shared.disk.durable_files import make_folder, replace_file
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
@@ -181,11 +182,6 @@ def _places(master: str) -> set[tuple[str, int]]:
     """Return host and port of each address: a login holds by http and https alike, and is only used by https."""
     parts = [urlsplit(each) for each in master.split(",")]
     return {(each.hostname or "", each.port or (443 if each.scheme == "https" else 80)) for each in parts}
-
-
-def local_folder(port: int) -> Path:
-    """Return the folder of a grid of ``loopline local`` whose master serves at this port."""
-    return _home() / "local" / str(port)
 
 
 def _home() -> Path:

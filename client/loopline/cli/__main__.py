@@ -26,6 +26,7 @@ from loopline_shared.terminal import late_modules, streams  # before pydantic
 late_modules.declare(  # help and errors of usage need none of them
     "pydantic", "pydantic_core",
     "loopline.cli.follow", "loopline.client", "loopline.http", "loopline.predecessors", "loopline.rest_client",
+    "loopline.settings",
     *(f"loopline.cli.render.{each}" for each in ("chart", "human", "knowledge", "network_tree", "tables")),
     *(f"loopline.cli.submission.{each}" for each in (
         "assemble", "failed_of", "inputs", "job_file", "merging", "missing_inputs", "receipt", "shared_folder",
