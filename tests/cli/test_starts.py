@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from loopline.cli.app import COMMANDS
 from tests.cli.test_commands import PASSED_ON
 
@@ -38,8 +40,15 @@ def test_help_imports_no_library_of_requests() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_local_grid_is_started_before_its_client_is_imported() -> None:
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import loopline.cli.__main__, loopline.cli.local",
+        "from loopline import Executor; import loopline.local.owned_grid",
+    ],
+)
+def test_local_grid_is_started_before_its_client_is_imported(imports: str) -> None:
     slow = "{'aiohttp', 'pydantic', 'loopline_shared.model'}"
     executed = "{name for name, module in sys.modules.items() if '_late_loader' not in vars(module)}"
-    program = f"import sys, loopline.cli.__main__, loopline.cli.local; print({slow} & {executed})"
+    program = f"import sys; {imports}; print({slow} & {executed})"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
