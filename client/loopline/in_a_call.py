@@ -1,4 +1,4 @@
-"""Function calls on a worker, from which nothing may be submitted."""
+"""Function calls on a worker may not submit to the grid."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ MAX_OUTPUT_PATTERNS = 100
 MAX_OUTPUT_FILES = 1000  # that an attempt brings back: their names travel inside its result
 MAX_OUTPUT_NAMES = 100_000  # characters of those names altogether
 
-
 AfterState = Literal["succeeded", "ended", "failed"]
 """State that the jobs before a job must have reached, so that it enters the grid; failed: or cancelled."""
 _REACHED: dict[AfterState, tuple[JobState, ...]] = {

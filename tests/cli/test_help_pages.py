@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopline.cli.help_pages import formatted
+from loopline.cli.render.help_pages import formatted
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, UnknownOptionError
 
-from loopline.cli import app, help_pages
+from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
+from loopline.cli.render import help_pages
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal import late_modules, streams  # before pydantic
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from cyclopts import App, Group, Parameter, Token, convert
 
 from loopline.cli.errors import EXIT_CODES
-from loopline.cli.help_pages import HelpFormatter
+from loopline.cli.render.help_pages import HelpFormatter
 from loopline_shared import __version__
 
 _GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (

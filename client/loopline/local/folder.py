@@ -1,4 +1,4 @@
-"""Where a grid on this computer keeps its data, and clients look for its token."""
+"""The folder of a grid on this computer, which clients search for its token."""
 
 from __future__ import annotations
 
