@@ -36,7 +36,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 
 from loopline_master.store import postgres
 from loopline_master.store.errands import Errands
@@ -246,8 +246,10 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
             yield read
         return
     read_only = {"default_transaction_read_only": "on"}
-    options: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "pool_pre_ping": True}
-    async with postgres.connections(url, READERS, server_settings=read_only, **options) as engine:
+    async with postgres.connections(
+        url, READERS, server_settings=read_only, isolation_level="REPEATABLE READ"
+    ) as engine:
+        event.listen(engine.sync_engine, "checkout", _refuse_closed)
 
         async def read(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("reading", url):
@@ -255,6 +257,12 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
                     return await connection.run_sync(work)
 
         yield read
+
+
+def _refuse_closed(dbapi_connection: Any, *_: object) -> None:
+    """Have the pool open another connection if the server has closed this one. A ping takes three round trips."""
+    if dbapi_connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
