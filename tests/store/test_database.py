@@ -153,6 +153,14 @@ async def test_read_sends_only_begin_and_commit_beside_its_query(postgres_url):
     assert statements == ["BEGIN ISOLATION LEVEL REPEATABLE READ;", "COMMIT;"]
 
 
+async def test_look_sends_only_its_query(postgres_url):
+    async with open_database(parse_url(postgres_url)) as opened:
+        statements = []
+        (await opened.look(driver_of)).add_query_logger(lambda record: statements.append(record.query))
+        assert await opened.look(lambda connection: connection.scalar(text("SELECT 1"))) == 1
+    assert statements == []
+
+
 async def test_read_after_the_server_has_closed_a_connection_takes_another(postgres_url):
     own, end = text("SELECT pg_backend_pid()"), text("SELECT pg_terminate_backend(:of)")
     async with reading(parse_url(postgres_url)) as read, reading(parse_url(postgres_url)) as other:
