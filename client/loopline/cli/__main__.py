@@ -37,12 +37,14 @@ late_modules.declare(  # help and errors of usage need none of them
     "loopline_shared.rest.times",
 )  # fmt: skip
 
+gc.enable()
+gc.set_threshold(50_000)  # few commands leave as much garbage
+
 _CONVERTED = re.compile(r'unable to convert "(.*)" into float\.')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    gc.set_threshold(50_000)  # few commands leave as much garbage
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     streams.complete()
@@ -81,7 +83,6 @@ def run(words: list[str]) -> int:
     if words == ["--help"] or (words[1:] == ["--help"] and "--help" in built[words[0]].help_flags):
         help_pages.print_page(built, words[:-1])  # parsing words and help flags would take the library twice as long
         return Exit.OK
-    gc.enable()
     if chosen == "submit":
         words = with_command_apart(built, words)
     try:
