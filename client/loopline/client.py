@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from loopline.in_a_call import check_may_submit
 from loopline.page_links import html_of
 from loopline.rest_client import RestClient
-from loopline.settings import check_may_submit
 from loopline_shared.rest.bodies import Submission, TaskResult
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec

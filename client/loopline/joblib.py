@@ -21,7 +21,7 @@ from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
 
 from loopline.executor import Executor
 from loopline.functions.futures import GridFuture
-from loopline.settings import is_in_a_call
+from loopline.in_a_call import is_in_a_call
 
 
 def register() -> None:

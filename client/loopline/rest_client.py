@@ -8,7 +8,8 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from loopline.http import ENDLESS, NO_HURRY, Http, Model, UnavailableError, parse
-from loopline.settings import ClientSettings, check_may_submit
+from loopline.in_a_call import check_may_submit
+from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, Stream, TaskId, TaskState
 from loopline_shared.rest.access import (

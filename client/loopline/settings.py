@@ -15,14 +15,15 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr, SecretStr
 
+from loopline.local.folder import local_folder
 from loopline_shared.configuration.settings_source import (
     ENV_PREFIX,
     Settings,
     config_file,
     read_table,
     unknown_variables,
-    user_folder,
 )
+from loopline_shared.configuration.user_folders import user_folder
 from loopline_shared.disk.durable_files import make_folder, replace_file
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
@@ -183,11 +184,6 @@ def _places(master: str) -> set[tuple[str, int]]:
     return {(each.hostname or "", each.port or (443 if each.scheme == "https" else 80)) for each in parts}
 
 
-def local_folder(port: int) -> Path:
-    """Return the folder of a grid of ``loopline local`` whose master serves at this port."""
-    return _home() / "local" / str(port)
-
-
 def _home() -> Path:
     return user_folder("data")
 
@@ -225,15 +221,3 @@ def _read_if_there(file: Path) -> str | None:
         return file.read_text("utf-8-sig").strip()
     except OSError:
         return None
-
-
-def is_in_a_call() -> bool:
-    """True in a function call on a worker, and in the processes that it starts."""
-    return bool(os.environ.get("LOOPLINE_CALL"))
-
-
-def check_may_submit() -> None:
-    """Raise LooplineError in a function call, since a call that waits for others keeps its slot from them."""
-    if is_in_a_call():
-        message = "a function call cannot submit to the grid: return arguments, and submit those from your program"
-        raise LooplineError("in_a_call", message, "a call may use the pools of the standard library, and joblib")

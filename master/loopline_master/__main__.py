@@ -27,7 +27,8 @@ from loopline_master.passing import passes
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_master.store.postgres import is_passing
 from loopline_shared import __version__
-from loopline_shared.configuration.settings_source import known_user_folder, unknown_variables
+from loopline_shared.configuration.settings_source import unknown_variables
+from loopline_shared.configuration.user_folders import known_user_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from loopline_master.core.kernel.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import algorithm
-from loopline_shared.configuration.settings_source import Settings, user_folder
+from loopline_shared.configuration.settings_source import Settings
+from loopline_shared.configuration.user_folders import user_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Name
 from loopline_shared.plain_words import meant

@@ -1,4 +1,4 @@
-"""Ids of tasks and attempts, and the states of jobs and tasks: the part of the model that command lines name."""
+"""Ids of tasks and attempts, states of jobs and tasks, and orders: the part of the model that command lines name."""
 
 from __future__ import annotations
 
@@ -93,3 +93,18 @@ class TaskState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class Order(StrEnum):
+    """Order guarantee about completions; stamped on a job when it is submitted."""
+
+    HOLD = "hold"  # its last task starts after the jobs have completed that it must not pass
+    DELIVER = "deliver"  # it is computed freely, and completes after them
+    NONE = "none"
+
+
+class OrderWithin(StrEnum):
+    """Jobs among which a job's order guarantee holds; stamped on it, as the order is."""
+
+    GRID = "grid"  # all jobs
+    USER = "user"  # those of its own user

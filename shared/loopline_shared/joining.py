@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from loopline_shared.configuration.settings_source import known_user_folder, user_folder
+from loopline_shared.configuration.user_folders import known_user_folder, user_folder
 from loopline_shared.disk.durable_files import make_folder, replace_file, sync_folder
 from loopline_shared.errors import LooplineError
 

@@ -16,6 +16,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSe
 from loopline_shared.ids_and_states import MAX_ID as MAX_ID
 from loopline_shared.ids_and_states import AttemptId as AttemptId
 from loopline_shared.ids_and_states import JobState as JobState
+from loopline_shared.ids_and_states import Order as Order
+from loopline_shared.ids_and_states import OrderWithin as OrderWithin
 from loopline_shared.ids_and_states import TaskId as TaskId
 from loopline_shared.ids_and_states import TaskState as TaskState
 from loopline_shared.paths import MAX_PATH_CHARACTERS, RelativePath
@@ -31,7 +33,6 @@ MAX_OWN_INPUTS = 100  # files of one task, beside those that its job's tasks sha
 MAX_OUTPUT_PATTERNS = 100
 MAX_OUTPUT_FILES = 1000  # that an attempt brings back: their names travel inside its result
 MAX_OUTPUT_NAMES = 100_000  # characters of those names altogether
-
 
 AfterState = Literal["succeeded", "ended", "failed"]
 """State that the jobs before a job must have reached, so that it enters the grid; failed: or cancelled."""
@@ -61,21 +62,6 @@ class AttemptState(StrEnum):
     RETRACTING = "retracting"  # the same of one that waits at its worker, and takes up none
     CANCELLED = "cancelled"
     LOST = "lost"
-
-
-class Order(StrEnum):
-    """Order guarantee about completions; stamped on a job when it is submitted."""
-
-    HOLD = "hold"  # its last task starts after the jobs have completed that it must not pass
-    DELIVER = "deliver"  # it is computed freely, and completes after them
-    NONE = "none"
-
-
-class OrderWithin(StrEnum):
-    """Jobs among which a job's order guarantee holds; stamped on it, as the order is."""
-
-    GRID = "grid"  # all jobs
-    USER = "user"  # those of its own user
 
 
 class SizeSource(StrEnum):

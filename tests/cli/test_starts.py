@@ -5,17 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from loopline.cli.app import COMMANDS
 from tests.cli.test_commands import PASSED_ON
 
 SLOW_HELP = {
-    "demo", "elastic", "fetch", "join", "leave", "local", "login", "logout", "run", "service", "tls", "token", "top"
+    "demo", "elastic", "fetch", "join", "leave", "login", "logout", "run", "service", "tls", "token", "top"
 }  # fmt: skip
 """Commands that import their libraries even for help: few people run them, and rarely."""
 PROGRAM = """
 import contextlib, importlib, io, sys
 from loopline.cli.__main__ import main
 slow = {"aiohttp", "pydantic", "ruamel.yaml", "rich.progress", "loopline_shared.model", "loopline_shared.spec"}
+slow |= {"markdown_it", "pygments", "rich.markdown"}
 commands, modules = %r
 for words in (["--help"], *([name, "--help"] for name in commands)):
     with contextlib.redirect_stdout(io.StringIO()):
@@ -37,6 +40,15 @@ def test_help_imports_no_library_of_requests() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_local_grid_is_started_before_its_client_is_imported() -> None:
-    program = "import sys, loopline.cli.__main__, loopline.local.local_grid; print({'aiohttp'} & {*sys.modules})"
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import loopline.cli.__main__, loopline.cli.local",
+        "from loopline import Executor; import loopline.local.owned_grid",
+    ],
+)
+def test_local_grid_is_started_before_its_client_is_imported(imports: str) -> None:
+    slow = "{'aiohttp', 'pydantic', 'loopline_shared.model'}"
+    executed = "{name for name, module in sys.modules.items() if '_late_loader' not in vars(module)}"
+    program = f"import sys; {imports}; print({slow} & {executed})"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"

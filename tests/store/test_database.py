@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from loopline_master.store import StoreBroken, database, open_store
-from loopline_master.store.database import open_database, parse_url, shrink, writing
+from loopline_master.store.database import open_database, parse_url, reading, shrink, writing
 from tests.api.bench import until
 
 
@@ -137,3 +137,34 @@ async def test_free_pages_are_returned_to_the_file_system(sqlite_url):
         await store._writer.write(lambda c: c.execute(text("DROP TABLE large")))
         await store._writer.write(shrink)
         assert await pages() < 300
+
+
+def driver_of(connection):
+    return connection.connection.driver_connection
+
+
+async def test_read_sends_only_begin_and_commit_beside_its_query(postgres_url):
+    async with reading(parse_url(postgres_url)) as read:
+        statements = []
+        driver = await read(driver_of)
+        driver.add_query_logger(lambda record: statements.append(record.query))
+        assert await read(lambda connection: connection.scalar(text("SELECT 1"))) == 1
+        assert await read(driver_of) is driver
+    assert statements == ["BEGIN ISOLATION LEVEL REPEATABLE READ;", "COMMIT;"]
+
+
+async def test_look_sends_only_its_query(postgres_url):
+    async with open_database(parse_url(postgres_url)) as opened:
+        statements = []
+        (await opened.look(driver_of)).add_query_logger(lambda record: statements.append(record.query))
+        assert await opened.look(lambda connection: connection.scalar(text("SELECT 1"))) == 1
+    assert statements == []
+
+
+async def test_read_after_the_server_has_closed_a_connection_takes_another(postgres_url):
+    own, end = text("SELECT pg_backend_pid()"), text("SELECT pg_terminate_backend(:of)")
+    async with reading(parse_url(postgres_url)) as read, reading(parse_url(postgres_url)) as other:
+        driver, pid = await read(driver_of), await read(lambda connection: connection.scalar(own))
+        await other(lambda connection: connection.execute(end, {"of": pid}))
+        await until(lambda: asyncio.sleep(0, driver.is_closed()))
+        assert await read(lambda connection: connection.scalar(own)) != pid

@@ -808,6 +808,12 @@ async def test_idle_interpreters_end_when_their_slots_are_needed(caller: Caller)
     await until(lambda: not list(caller.bench.scratch.iterdir()))
 
 
+async def test_interpreter_between_two_calls_is_kept(caller: Caller) -> None:
+    pid = await caller.value(own_pid)
+    caller.warm.interpreters.keep(0, idle_s=60.0)
+    assert await caller.value(own_pid) == pid
+
+
 async def test_python_that_does_not_start_fails_with_a_hint(caller: Caller) -> None:
     result = await caller.call(own_pid, environment={"PYTHONHOME": "/nowhere"})
     assert result.outcome is Outcome.FAILED

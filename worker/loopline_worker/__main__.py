@@ -52,7 +52,7 @@ def _default_log() -> str:
     """Return where to log by default: where the service manager says, or in a folder if there is no console."""
     if sys.stderr is not None:
         return os.environ.get("LOOPLINE_LOG_FILE", "")
-    from loopline_shared.configuration.settings_source import user_folder
+    from loopline_shared.configuration.user_folders import user_folder
 
     return str(user_folder("log") / "worker.log")
 

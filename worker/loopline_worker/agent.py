@@ -47,7 +47,7 @@ from loopline_worker.parts import Parts, assemble
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.data_directory import DataDirectory
 from loopline_worker.task_group import TaskGroup
-from loopline_worker.timings import STOP_GRACE_S
+from loopline_worker.timings import INTERPRETER_PAUSE_AFTER_S, STOP_GRACE_S
 
 if TYPE_CHECKING:
     from loopline_worker.attempts.agent_wing import AgentWing
@@ -421,7 +421,8 @@ class Agent:
         observed = parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes))
         self.post(replace(observed, obstacle=_CHANGED) if own_code.own_code.has_changed() else observed)
         if (interpreters := parts.launcher.interpreters).idle:
-            interpreters.keep(self._latest.idle_slots)
+            # an attempt in its slot may be about to use an interpreter that is idle since a moment ago
+            interpreters.keep(self._latest.idle_slots, INTERPRETER_PAUSE_AFTER_S)
         parts.attempt_log.sum_up()
         parts.journal.rest()
         if self._link.has_been_silent:

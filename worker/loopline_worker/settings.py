@@ -14,10 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from loopline_shared.configuration.settings_source import (
     Settings,
     config_file,
-    known_user_folder,
     read_table,
-    user_folder,
 )
+from loopline_shared.configuration.user_folders import known_user_folder, user_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership, addresses_of, normal_address
 from loopline_shared.model import Name, SharedFolder

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 
-gc.set_threshold(50_000)  # what is imported stays, and few commands leave as much garbage
+gc.disable()  # while modules are imported: they stay
 
 import difflib
 import re
@@ -20,12 +20,14 @@ from cyclopts import App, CycloptsError, UnknownOptionError
 
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
+from loopline.cli.render import help_pages
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal import late_modules, streams  # before pydantic
 
 late_modules.declare(  # help and errors of usage need none of them
     "pydantic", "pydantic_core",
     "loopline.cli.follow", "loopline.client", "loopline.http", "loopline.predecessors", "loopline.rest_client",
+    "loopline.settings",
     *(f"loopline.cli.render.{each}" for each in ("chart", "human", "knowledge", "network_tree", "tables")),
     *(f"loopline.cli.submission.{each}" for each in (
         "assemble", "failed_of", "inputs", "job_file", "merging", "missing_inputs", "receipt", "shared_folder",
@@ -34,6 +36,9 @@ late_modules.declare(  # help and errors of usage need none of them
     "loopline_shared.job.parameters", "loopline_shared.model", "loopline_shared.rest.bodies",
     "loopline_shared.rest.times",
 )  # fmt: skip
+
+gc.enable()
+gc.set_threshold(50_000)  # few commands leave as much garbage
 
 _CONVERTED = re.compile(r'unable to convert "(.*)" into float\.')
 
@@ -75,6 +80,9 @@ def run(words: list[str]) -> int:
 
         words = with_role(words)
     built = app.build(chosen)
+    if words == ["--help"] or (words[1:] == ["--help"] and "--help" in built[words[0]].help_flags):
+        help_pages.print_page(built, words[:-1])  # parsing words and help flags would take the library twice as long
+        return Exit.OK
     if chosen == "submit":
         words = with_command_apart(built, words)
     try:

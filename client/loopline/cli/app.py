@@ -8,6 +8,7 @@ from typing import Any, get_args
 from cyclopts import App, Group, Parameter, Token, convert
 
 from loopline.cli.errors import EXIT_CODES
+from loopline.cli.render.help_pages import HelpFormatter
 from loopline_shared import __version__
 
 _GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (
@@ -90,7 +91,8 @@ def build(chosen: str | None) -> App:
         name="loopline",
         help="Jobs on CPU time that PC owners are not using; no job passes an earlier one that is not larger.",
         help_epilogue=EXIT_CODES,
-        help_format="markdown",
+        help_format="plaintext",
+        help_formatter=HelpFormatter(),
         version=__version__,
         default_parameter=Parameter(converter=_converted, negative=(), show_default=False),
         result_action="return_value",

@@ -25,6 +25,7 @@ def completion(shell: Shell | None = None, /, *, install: bool = False, common: 
     from loopline.cli import app  # which lists this command
 
     whole = app.build(None)
+    whole.help_format = "markdown"  # descriptions without backticks
     try:
         if install:
             place = whole.install_completion(shell=shell)

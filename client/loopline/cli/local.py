@@ -6,11 +6,11 @@ import shlex
 import time
 from pathlib import Path
 
+from loopline import settings as client_settings
 from loopline.cli.common import PLAIN, Common, stderr
 from loopline.cli.errors import usage
 from loopline.local.local_grid import LocalGrid, new_grid, started
 from loopline.local.stopping import run_command, run_until_stopped
-from loopline.settings import ClientSettings
 
 WORKER = "here"
 
@@ -74,5 +74,5 @@ def _welcome(grid: LocalGrid) -> str:
 
 def _is_found(grid: LocalGrid) -> bool:
     """True if a command in another terminal finds the grid by itself."""
-    settings = ClientSettings.load()
+    settings = client_settings.ClientSettings.load()
     return settings.master == grid.url and settings.find_token() == grid.admin_token.read_text("utf-8").strip()

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from loopline import client as clients
 from loopline.local import caretaker
+from loopline.local.folder import local_folder
 from loopline.programs import program, require
-from loopline.settings import local_folder
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import Order
+from loopline_shared.ids_and_states import Order
 from loopline_shared.rest.address import DEFAULT_PORT
 
 START_LIMIT_S = 60.0

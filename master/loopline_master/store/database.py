@@ -36,7 +36,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 
 from loopline_master.store import postgres
 from loopline_master.store.errands import Errands
@@ -169,7 +169,7 @@ class Database:
     """The connections of one database.
 
     ``write`` runs one transaction at a time, over the connection that locks out other masters. ``read`` sees one
-    state of the whole database and cannot write; ``look`` is the same, one at a time, for short reads.
+    state of the whole database and cannot write; ``look`` is for one short query, and runs one at a time.
     """
 
     write: Transact
@@ -205,7 +205,7 @@ async def open_database(url: URL, *, standby: bool = False, epoch: Epoch | None 
         if is_sqlite(url):
             Path(url.database or "").chmod(0o600)  # users' programs and data; its other files follow it
         read = await stack.enter_async_context(reading(url))
-        look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
+        look = await stack.enter_async_context(_looking(url))
         yield Database(write, read, look, epoch)
 
 
@@ -238,16 +238,24 @@ def shrink(connection: Connection) -> None:
             driver.execute("PRAGMA incremental_vacuum(1)")  # a page each: Python's driver steps it but once
 
 
-@asynccontextmanager
-async def reading(url: URL) -> AsyncIterator[Transact]:
+def reading(url: URL) -> AbstractAsyncContextManager[Transact]:
     """Open connections that read."""
     if is_sqlite(url):
-        async with in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS) as read:
-            yield read
-        return
+        return in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS)
+    return _reading_postgres(url, READERS, "REPEATABLE READ")
+
+
+def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
+    if is_sqlite(url):
+        return in_threads(url, "reading", 1, "BEGIN", READER_PRAGMAS)
+    return _reading_postgres(url, 1, "AUTOCOMMIT")  # without round trips for BEGIN and COMMIT
+
+
+@asynccontextmanager
+async def _reading_postgres(url: URL, count: int, isolation: str) -> AsyncIterator[Transact]:
     read_only = {"default_transaction_read_only": "on"}
-    options: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "pool_pre_ping": True}
-    async with postgres.connections(url, READERS, server_settings=read_only, **options) as engine:
+    async with postgres.connections(url, count, server_settings=read_only, isolation_level=isolation) as engine:
+        event.listen(engine.sync_engine, "checkout", _refuse_closed)
 
         async def read(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("reading", url):
@@ -257,8 +265,10 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
         yield read
 
 
-def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
-    return in_threads(url, "reading", 1, "BEGIN", READER_PRAGMAS)
+def _refuse_closed(dbapi_connection: Any, *_: object) -> None:
+    """Have the pool open another connection if the server has closed this one. A ping takes three round trips."""
+    if dbapi_connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 @asynccontextmanager

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_origin
+from typing import Any, ClassVar, Self, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from loopline_shared.configuration.setting_names import SETTING_NAMES
+from loopline_shared.configuration.user_folders import known_user_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import meant, plain
 
-FolderKind = Literal["config", "data", "state", "log"]
-_NO_HOME = "this user has no home folder: HOME is not set, and passwd has no entry"
 ENV_PREFIX = "LOOPLINE_"
 TABLES = ("master", "worker", "client")
 _OF_TASKS = """
@@ -52,32 +51,6 @@ class Settings(BaseModel):
             return cls(**_over(_over(read_table(cls.table), _from_environment(cls)), given))
         except ValidationError as error:
             raise _explain(cls, error, given) from None
-
-
-def user_folder(kind: FolderKind) -> Path:
-    """Return a folder of Loopline. Raises LooplineError if this user has no home."""
-    found = known_user_folder(kind)
-    if found is None:
-        hint = "set HOME to an absolute path; a worker or master with --data-dir does without"
-        raise LooplineError("settings", _NO_HOME, hint)
-    return found
-
-
-def known_user_folder(kind: FolderKind) -> Path | None:
-    """Return a folder of Loopline; None if this user has no home."""
-    import platformdirs
-
-    finders: dict[FolderKind, Callable[..., Path]] = {
-        "config": platformdirs.user_config_path,
-        "data": platformdirs.user_data_path,
-        "state": platformdirs.user_state_path,
-        "log": platformdirs.user_log_path,
-    }
-    try:
-        found = finders[kind]("loopline", appauthor=False)
-    except RuntimeError:
-        return None
-    return found if found.is_absolute() else None  # an earlier platformdirs leaves "~" as it is
 
 
 def home() -> Path | None:

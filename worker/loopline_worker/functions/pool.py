@@ -67,10 +67,12 @@ class InterpreterPool:
             if self._idle_timer is None:
                 self._start_idle_timer(self._idle_s)
 
-    def keep(self, most: int) -> None:
-        """Keep so many idle interpreters at most; end those that have been idle for longest."""
-        for interpreter in list(self.idle)[: max(0, len(self.idle) - most)]:
-            self._end(interpreter)
+    def keep(self, most: int, idle_s: float = 0.0) -> None:
+        """End the longest idle interpreters beyond ``most``, if they have been idle for at least ``idle_s``."""
+        before = time.monotonic() - idle_s
+        for interpreter, since in list(self.idle.items())[: max(0, len(self.idle) - most)]:
+            if since <= before:
+                self._end(interpreter)
 
     def close(self) -> None:
         """Kill all interpreters."""
