@@ -210,9 +210,11 @@ def test_unknown_section_is_refused_with_the_known_ones(capsys: pytest.CaptureFi
 
 
 def test_every_section_has_its_base_in_every_column_and_its_own_key(tmp_path: Path) -> None:
-    found = sections(tmp_path / "log.swf")
+    logs = [tmp_path / "one.swf.gz", tmp_path / "other.swf"]
+    found = sections(logs)
     assert len({section.key for section in found}) == len(found)
-    resampled = sections(tmp_path / "log.swf", resample=True)
+    assert [section.title for section in found[1:3]] == ["A recorded log, one", "A recorded log, other"]
+    resampled = sections(logs, resample=True)
     assert "drawn with replacement" in resampled[1].text
     for section in [*found, *resampled]:
         assert {column for row, column in section.cases if row == section.base} == set(section.columns)

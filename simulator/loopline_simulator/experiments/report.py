@@ -36,7 +36,7 @@ class StudyRuns(SweepOptions):
 def report(
     file: Path | None = None,
     *,
-    swf: Path | None = None,
+    swf: Annotated[tuple[Path, ...], Several] = (),
     resample: bool = False,
     only: Annotated[tuple[str, ...], Several] = (),
     minutes: Positive | None = None,
@@ -52,9 +52,9 @@ def report(
         The page to write, in Markdown; pictures go into a folder `pictures` beside it (default: a page called study,
         in the folder of --out).
     swf
-        A workload in the Standard Workload Format, for the section of a recorded log, which is left out without it.
+        Workloads in the Standard Workload Format; each has a section of its own.
     resample
-        With --swf: draw the log's users with replacement for each seed, in place of windows of the log, which are not
+        With --swf: draw each log's users with replacement for each seed, in place of windows, which are not
         independent.
     only
         Sections to run, by their keys.

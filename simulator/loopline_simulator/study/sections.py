@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,11 +42,13 @@ PASSED = Shown("passed", "order violations, pairs over all seeds", is_sum=True)
 FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE))
 
 
-def sections(swf: Path | None, *, resample: bool = False) -> list[Section]:
-    """Return all sections; that of the recorded log only if there is one. ``resample``: by its users."""
+def sections(logs: Sequence[Path], *, resample: bool = False) -> list[Section]:
+    """Return all sections, one of them for each recorded log. ``resample``: by its users."""
     drawn = [literature(), replicas(), bounds(), churn(), checkpoints(), stragglers(), wrong_sizes(), covered()]
     drawn += [robustness(), mixes(), grids(), energy()]
-    return drawn if swf is None else [drawn[0], recorded(swf, resample=resample), *drawn[1:]]
+    keys = (f"log-{number}" if number > 1 else "log" for number in itertools.count(1))
+    of_logs = [recorded(key, log, resample=resample) for log, key in zip(logs, keys, strict=False)]
+    return [drawn[0], *of_logs, *drawn[1:]]
 
 
 def case_of(policy: str, order: Order, workload: Workload, park: Park, **more: object) -> Case:
@@ -101,7 +105,7 @@ def replicas() -> Section:
     )
 
 
-def recorded(swf: Path, *, resample: bool = False) -> Section:
+def recorded(key: str, swf: Path, *, resample: bool = False) -> Section:
     """Return our policies, first come and WQR on a recorded log, under each promise."""
     park = Park(64)
     log = (ResampledLog if resample else LogWindow)(swf, LOAD * park.capacity, unit=LOG_UNIT)
@@ -117,11 +121,11 @@ def recorded(swf: Path, *, resample: bool = False) -> Section:
         usual = case_of(policy, HOLD, Workload(), park, log=log, single_task_order="deliver")
         cases[policy, "hold, one task delivered (default)"] = usual
     return Section(
-        "log",
-        "A recorded log",
+        key,
+        f"A recorded log, {swf.name.partition('.')[0]}",
         f"{swf.name}: each seed {kind} consecutive jobs, its arrivals stretched to load 0.8 "
-        f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. Half of the jobs are small. By default a "
-        "live master delivers jobs of one task in order; in the other columns they are treated like all others.",
+        f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. By default a live master delivers jobs of "
+        "one task in order; in the other columns they are treated like all others.",
         cases,
         base="first-come",
         base_column="order none",
