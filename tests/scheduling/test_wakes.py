@@ -77,6 +77,17 @@ def test_time_of_the_next_plan_survives_a_restart() -> None:
     assert Scheduler(grid.store.snapshot()).state.wings[Power].due_at() is None
 
 
+def test_plan_that_wakes_no_computer_is_in_the_log() -> None:
+    grid = asleep_grid("a1")
+    grid.join("bee", pc())
+    grid.submit(2, size=40.0)
+    assert waking(grid) == []
+    grid.now += 2.0
+    grid.step()
+    assert grid.scheduler.state.grid.wakes_planned_at == grid.now
+    assert grid.store.replayed().grid.wakes_planned_at == grid.now
+
+
 def test_at_most_four_of_a_subnet_are_woken_within_a_minute() -> None:
     grid = asleep_grid(*(f"a{number}" for number in range(6)))
     grid.submit(50, size=50 * 600.0)

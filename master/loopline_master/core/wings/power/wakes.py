@@ -91,10 +91,14 @@ class Wakes:
         grid = self._state.grid
         if self._sleepers.are_all_awake:
             return
+        before = grid.wakes_planned_at, grid.wakes_due_at
         pause_s: float | None = _PLAN_EVERY_S
         if grid.now >= grid.wakes_planned_at + _PLAN_EVERY_S:
             grid.wakes_planned_at, pause_s = grid.now, self._plan()
         grid.wakes_due_at = None if pause_s is None else grid.wakes_planned_at + pause_s
+        if before != (grid.wakes_planned_at, grid.wakes_due_at):
+            sleeper = self._sleepers.all_asleep[0]
+            self._state.effects.note(sleeper.worker, sleeper)  # a step without effects is not in the log
 
     def _plan(self) -> float | None:
         """Wake computers; return the pause before the next plan, in seconds; None: nothing waits for a sleeper."""
