@@ -187,6 +187,13 @@ class Power(Wing):
         if alarm_s is not None:
             self.state.wings.arrange()  # the test may have been the only reason to be awake
 
+    def coming_tasks(self) -> Callable[[Job, int], int]:
+        """Return a function from a job and a number of its tasks to those that computers being woken will begin.
+
+        Call it in the order of the jobs' arrival.
+        """
+        return self._wakes.coming_tasks()
+
     def check(self, of: Job | Worker | None) -> None:
         """Raise AssertionError if a computer is asleep and its worker has a session."""
         if isinstance(of, Worker):
