@@ -103,7 +103,7 @@ def _is_running(process: psutil.Process) -> bool:
 
 @asynccontextmanager
 async def computers(names: Iterable[str], folder: Path) -> AsyncIterator[dict[str, Computer]]:
-    """Start the buses of these workers' computers, and have magic packets wake those that listen."""
+    """Start the buses of these workers' computers, and note the magic packets for their cards."""
     async with AsyncExitStack() as stack:
         found = {name: await stack.enter_async_context(_computer(name, folder)) for name in names}
         stack.enter_context(_listening(found.values()))

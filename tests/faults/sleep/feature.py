@@ -20,7 +20,7 @@ from tests.live.grid import wait_for
 COMPUTERS: dict[int, dict[str, Computer]] = {}
 """The computers by worker, by the seed of their campaign."""
 LONG_S = 12.0
-"""A computer that nobody wakes is woken by its owner after this time."""
+"""The owner wakes a computer after this time if the grid does not."""
 POLL_S = 0.2
 
 

@@ -188,9 +188,9 @@ class Power(Wing):
             self.state.wings.arrange()  # the test may have been the only reason to be awake
 
     def coming_tasks(self) -> Callable[[Job, int], int]:
-        """Return a function from a job and a number of its tasks to those that computers being woken will begin.
+        """Return a function that counts the tasks of a job which computers being woken will begin.
 
-        Call it in the order of the jobs' arrival.
+        It takes the job and a number of its tasks. Call it in the order of the jobs' arrival.
         """
         return self._wakes.coming_tasks()
 
