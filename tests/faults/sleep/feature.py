@@ -151,7 +151,7 @@ async def is_woken(campaign: Campaign, computer: Computer) -> bool:
 async def follow(campaign: Campaign, computer: Computer) -> None:
     """Suspend the computer when its worker asks for it; call the sleep off while another fault is under way."""
     while True:
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(POLL_S)  # polls
         if not await computer.is_suspend_requested():
             continue
         if computer.name in campaign.busy:
