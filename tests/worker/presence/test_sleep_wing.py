@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.power import PowerOrders, SleepCause, WakeFacts
+from loopline_shared.protocol.power import Armed, PowerOrders, SleepCause, WakeFacts
 from loopline_shared.protocol.worker_link import Welcome
 from loopline_worker.attempts.agent_wing import AgentView
 from loopline_worker.core.events import Event
 from loopline_worker.core.sleep_rule import ComputerSleeps, ComputerWakes, FollowOrders
 from loopline_worker.host.boot_clock import boot_s
-from loopline_worker.power import login_manager, sleep_locks, sleep_wing
+from loopline_worker.power import login_manager, network_manager, sleep_locks, sleep_wing
 from loopline_worker.power.clock_alarm import ClockAlarm
 from loopline_worker.power.sleep_locks import SleepLocks
 from loopline_worker.power.sleep_wing import SleepWing
@@ -259,6 +259,22 @@ async def test_good_bye_is_said_without_facts_if_they_cannot_be_read(monkeypatch
         assert wing._good_bye
         assert wing._good_bye.wake is None
         await until_locked(logind)
+
+
+async def test_card_is_armed_for_power_off_as_network_manager_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def armed(card: str) -> Routine[Armed]:
+        assert card == "eth0"
+        return Armed.YES
+        yield  # a routine
+
+    monkeypatch.setattr(network_manager, "armed", armed)
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+    async with wing_of(Computer()) as wing:
+        wing.connected(cast("Welcome", None))
+        await until(lambda: wing._armed is Armed.YES)
+        facts = wing._read_facts()
+    assert facts
+    assert (facts.from_suspend, facts.from_off) == (Armed.YES, Armed.YES)
 
 
 async def test_good_bye_is_forgotten_if_the_sleep_is_called_off(monkeypatch: pytest.MonkeyPatch) -> None:
