@@ -129,6 +129,15 @@ async def test_computer_that_the_grid_woke_is_suspended_after_its_work(monkeypat
         assert await suspends(logind) == 1
 
 
+async def test_computer_that_its_owner_wakes_is_not_suspended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with mock_logind(monkeypatch) as logind, wing_of(Computer()) as wing:
+        wing.obey(order(0.0))  # it came too late for the sleep that was already requested
+        wing._on_return()
+        assert not wing.is_woken
+        wing.on_sample()
+        assert await suspends(logind) == 0
+
+
 async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(monkeypatch: pytest.MonkeyPatch, clock: Path) -> None:
     async with mock_logind(monkeypatch) as logind, wing_of(Computer(), clock=clock) as wing:
         await until_locked(logind, DELAY)

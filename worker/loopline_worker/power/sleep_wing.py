@@ -207,6 +207,7 @@ class SleepWing(AgentWing):
         if self._leaving:
             self._leaving.cancel()
         self._leaving = self._good_bye = self._requested = None
+        self._sleep_after_s = None  # if the grid woke this computer, the first Assign says so
         self._awake_since = boot_s()
         self._alarm.clear()
         self.is_awake = False
