@@ -158,3 +158,22 @@ async def test_worker_that_is_awake_cannot_be_woken(master: Bench) -> None:
         answer = await master.ask("POST", "/workers/w1/wake")
         assert (answer.status, answer.body["code"]) == (409, "not_asleep")
     assert (await master.ask("POST", "/workers/w1/wake", role="user")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"failed_wakes": 3}, "did not wake 3 times in a row"),
+        ({"unused_wakes": 3}, "was woken 3 times in a row and got no task"),
+        ({"failed_wakes": 2, "unused_wakes": 2}, ""),
+    ],
+)
+def test_computer_that_is_left_asleep_is_logged_once(
+    caplog: pytest.LogCaptureFixture, counts: dict[str, int], words: str
+) -> None:
+    commands, sleeper = WakeCommands([]), Sleeper("ant", 1000.0, SleepKind.SUSPEND, SleepCause.IDLE, None, **counts)
+    for waking_since in (1000.0, None, None):
+        effects = Effects(Grid())
+        effects.note("ant", replace(sleeper, waking_since=waking_since))
+        commands.on_commit(effects)
+    assert [words in record.getMessage() for record in caplog.records] == [True] * bool(words)

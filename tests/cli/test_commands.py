@@ -484,6 +484,13 @@ def test_energy_is_listed_with_its_sources_and_co2(fake: FakeMaster, run: Run) -
     assert "energy" not in run("history").out
 
 
+def test_job_shows_its_energy_if_it_is_known(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /jobs/7", ok(job(7, energy=_USE)))
+    assert "1.25 kWh useful, 50 Wh wasted (processor package only, GPU)" in " ".join(run("job", "7").out.split())
+    fake.on("GET /jobs/7", ok(job(7)))
+    assert "energy" not in run("job", "7").out
+
+
 def test_ctrl_c_leaves_the_job_running_with_a_hint(fake: FakeMaster, run: Run) -> None:
     async def interrupt(_: web.Request) -> web.Response:
         os.kill(os.getpid(), signal.SIGINT)

@@ -113,6 +113,11 @@ def test_as_many_workers_are_wanted_as_have_the_gpus() -> None:
     assert plan(view, [], Limits(slots=8, resources={"gpu": 4}), NOW).submit == 1
 
 
+def test_tasks_for_computers_that_are_being_woken_want_no_worker() -> None:
+    view = DemandView(slots=1, demands=[DemandLine(tasks=4, coming=3, needs={"gpu": 1})])
+    assert plan(view, [], Limits(slots=8, resources={"gpu": 1}), NOW).submit == 1
+
+
 def test_each_exclusive_task_wants_a_worker() -> None:
     view = DemandView(slots=4, demands=[DemandLine(tasks=3, needs={"computer": 1})])
     assert plan(view, [], Limits(slots=8), NOW).submit == 3

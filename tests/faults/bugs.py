@@ -13,6 +13,7 @@ from typing import Any
 VARIABLE = "PLANTED_BUG"
 BUGS: dict[str, Callable[[], None]] = {}
 LATE_S = 0.05
+SOON_S = 2.0
 
 
 def plant_as_told() -> None:
@@ -189,3 +190,46 @@ def a_checkpoint_is_not_checked() -> None:
     from loopline_worker.checkpoints.local_store import StoredTask
 
     StoredTask.read = lambda self, sha256: self.path(sha256).read_bytes()  # type: ignore[method-assign]
+
+
+@bug
+def the_loopback_is_a_card() -> None:
+    """Not a bug: the loopback has no hardware address, so this worker takes the one in ``PLANTED_CARD``."""
+    from dataclasses import replace
+
+    from loopline_shared.protocol.power import Armed, WakeFacts
+    from loopline_worker.power import wake_facts
+
+    def read(card: str, subnet: str, *, is_allowed: bool, can_suspend: bool) -> WakeFacts:
+        facts = WakeFacts(card, os.environ["PLANTED_CARD"], subnet, from_suspend=Armed.YES)
+        return replace(facts, is_allowed=is_allowed, can_suspend=can_suspend)
+
+    wake_facts.read = read  # type: ignore[assignment]
+
+
+@bug
+def wakes_are_given_up_soon() -> None:
+    """Not a bug: a wake fails within the time of a campaign."""
+    from loopline_master.core.wings.power import wakes
+
+    wakes.GIVE_UP_S = SOON_S
+
+
+@bug
+def a_sleeper_is_not_written() -> None:
+    """The master knows that a computer sleeps, but does not store it."""
+    from loopline_master.core.wings.power.power_wing import Power
+
+    def forgetful(self: Power, sleeper: Any) -> None:
+        self._sleepers.note(sleeper)
+        self.state.wings.arrange()
+
+    Power._note = forgetful  # type: ignore[method-assign]
+
+
+@bug
+def a_worker_does_not_come_back() -> None:
+    """The worker leaves its link closed when its computer is awake again."""
+    from loopline_worker.agent import Agent
+
+    Agent.resume_link = lambda self: None  # type: ignore[method-assign]

@@ -73,7 +73,7 @@ class Feature:
     worker: dict[str, str] = field(default_factory=dict)  # variables of the environment
     looks: Callable[[Campaign], Iterable[str]] | None = None  # additional checks of the auditor
     jobs: tuple[Callable[[Campaign, str], Awaitable[Drawn]], ...] = ()  # additional kinds of jobs
-    strange: dict[str, str] = field(default_factory=dict)  # workers with a bug that others must tolerate
+    strange: dict[str, str] = field(default_factory=dict)  # a bug or a stand-in that others must tolerate, by daemon
     around: Callable[[Campaign], AbstractAsyncContextManager[None]] | None = None  # prepares its servers and files
 
 
@@ -98,8 +98,7 @@ class Campaign:
 
     def __init__(self, folder: Path, features: Sequence[Feature], seed: int, *, faults: int, bug: str = "") -> None:
         self.folder, self.features, self.seed, self._wanted = folder, features, seed, faults
-        strange = {name: what for feature in features for name, what in feature.strange.items()}
-        self.grid, self._is_broken = StrangeGrid(folder, bug, strange), bool(bug)
+        self.grid, self._is_broken = StrangeGrid(folder, bug, _strange(features)), bool(bug)
         self.chance = Random(f"{seed} faults")
         self.drawing = Random(f"{seed} jobs")
         self.cables: dict[str, list[Proxy]] = {}
@@ -109,10 +108,11 @@ class Campaign:
         self.seen: dict[TaskId, tuple[int, ...]] = {}
         self.targets = {"master": ["master"], "worker": list(WORKERS)}
         self.master_options = [*MASTER, "--policy", self.chance.choice(("round-robin", "fair"))]
+        self.variables_of: dict[str, dict[str, str]] = {}  # of single workers
         self.database = str(self.grid.data_dir / "loopline.db")
         self._urls: dict[str, str] = {}
         self._ended = set[int]()
-        self._busy = set[str]()
+        self.busy = set[str]()  # targets of the faults under way
         self._counts, self._findings = Counter[str](), list[str]()
         self._blamed = set[TaskId]()
         self._begun = time.monotonic()
@@ -133,7 +133,7 @@ class Campaign:
         """Start or restart a worker behind its cable; its name is its label."""
         settings = {key: value for feature in self.features for key, value in feature.worker.items()}
         url = await self.cable(name)
-        settings |= {"LOOPLINE_RETRY_MAX_S": "1", "LOOPLINE_LABELS": name}
+        settings |= {"LOOPLINE_RETRY_MAX_S": "1", "LOOPLINE_LABELS": name} | self.variables_of.get(name, {})
         await self.grid.start_worker(name, slots=2, url=url, settings=settings)
 
     async def cable(self, name: str) -> str:
@@ -244,20 +244,20 @@ class Campaign:
 
     async def _one_fault(self) -> None:
         free = {
-            fault: [target for target in self.targets[fault.to] if target not in self._busy]
+            fault: [target for target in self.targets[fault.to] if target not in self.busy]
             for fault in self.chance.choice([one for one in self.features if one.faults]).faults
         }
         fault = self.chance.choice([fault for fault, targets in free.items() if targets] or [None])
         if fault is None:
             return
         target = self.chance.choice(free[fault])
-        self._busy.add(target)
+        self.busy.add(target)
         try:
             self.say(f"{fault.name} {target}")
             if await fault.act(self, target) is not False:
                 self._counts[fault.name] += 1
         finally:
-            self._busy.discard(target)
+            self.busy.discard(target)
 
     async def _progress(self) -> None:
         """Let the grid work until some more tasks or all jobs have ended, or for 5 s."""
@@ -324,8 +324,16 @@ class Campaign:
     def _nobody_ended_by_itself(self) -> None:
         daemons = {"master": self.grid.master, **self.grid.workers}
         for name, process in daemons.items():
-            if name not in self._busy and process is not None:
+            if name not in self.busy and process is not None:
                 assert process.returncode is None, f"{name} ended by itself:\n{self.grid.log(name)[-2000:]}"
+
+
+def _strange(features: Iterable[Feature]) -> dict[str, str]:
+    """Return the bugs of single daemons, separated by commas."""
+    found = dict[str, list[str]]()
+    for name, bug in (each for feature in features for each in feature.strange.items()):
+        found.setdefault(name, []).append(bug)
+    return {name: ",".join(bugs) for name, bugs in found.items()}
 
 
 async def _plain(campaign: Campaign, name: str) -> Drawn:

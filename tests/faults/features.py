@@ -14,18 +14,20 @@ from tests.faults.object_storage import BUCKETS
 from tests.faults.peers import PEERS
 from tests.faults.plain import PLAIN
 from tests.faults.resources import RESOURCES
+from tests.faults.sleep.feature import SLEEP
 from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 
 FEATURES: dict[str, Feature] = {
     feature.name: feature
-    for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, BUCKETS, STANDBY, CHECKPOINTS, RESOURCES)
+    for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, BUCKETS, STANDBY, CHECKPOINTS, RESOURCES, SLEEP)
 }
 
 APART = (
     {SANDBOX.name, GANGS.name},  # tasks without a network cannot meet
     {SANDBOX.name, RESOURCES.name},  # nor share a lock
     {POSTGRES.name, STANDBY.name},  # each brings its server
+    {SLEEP.name, STANDBY.name},  # its masters do not give wakes up soon
     {TLS.name, STANDBY.name},  # requests to the standby use plain HTTP
 )
 

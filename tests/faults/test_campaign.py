@@ -21,7 +21,7 @@ from tests.faults.walls import SANDBOX
 from tests.store.postgres import or_skip, restartable_postgres
 
 LONG = [pytest.mark.campaign, pytest.mark.timeout(1500)]
-SHORT = ("gangs", "peers", "buckets", "standby", "checkpoints", "resources")
+SHORT = ("gangs", "peers", "buckets", "standby", "checkpoints", "resources", "sleep")
 """Features with a short campaign in `make test-full`."""
 FAULTS = 40
 MOST_FAULTS = tried(20, 100)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, MasterStoodStill, WakeRequested
+from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done
 from loopline_master.core.scheduler import Scheduler
@@ -65,6 +66,19 @@ def test_waiting_job_names_the_computers_that_are_woken_for_it() -> None:
     assert "(asleep: a1, a2; 1 of them being woken)" in found.sentence
 
 
+def test_demand_counts_tasks_for_computers_that_are_being_woken() -> None:
+    grid = asleep_grid("a1", "a2")
+    grid.submit(5, size=5 * 600.0)
+    (line,) = demand_view(grid.scheduler.state).demands
+    assert (line.tasks, line.coming) == (5, 0)
+    assert waking(grid) == ["a1", "a2"]
+    view = demand_view(grid.scheduler.state)
+    assert (view.demands[0].tasks, view.demands[0].coming, view.slots) == (5, 2, 3)
+    grid.join("a1")
+    (line,) = demand_view(grid.scheduler.state).demands
+    assert (line.tasks, line.coming) == (4, 1)
+
+
 def test_time_of_the_next_plan_survives_a_restart() -> None:
     grid = asleep_grid("a1")
     assert waking(grid) == []
@@ -75,6 +89,17 @@ def test_time_of_the_next_plan_survives_a_restart() -> None:
     grid.now += 2.0
     grid.step()
     assert Scheduler(grid.store.snapshot()).state.wings[Power].due_at() is None
+
+
+def test_plan_that_wakes_no_computer_is_in_the_log() -> None:
+    grid = asleep_grid("a1")
+    grid.join("bee", pc())
+    grid.submit(2, size=40.0)
+    assert waking(grid) == []
+    grid.now += 2.0
+    grid.step()
+    assert grid.scheduler.state.grid.wakes_planned_at == grid.now
+    assert grid.store.replayed().grid.wakes_planned_at == grid.now
 
 
 def test_at_most_four_of_a_subnet_are_woken_within_a_minute() -> None:

@@ -54,6 +54,7 @@ async def test_energy_is_useful_if_the_result_counts(store):
         assert (line.subject, line.energy.by_source) == (name, {PACKAGE: 17.0, GPU: 2.0})
         assert line.energy.useful_kwh == pytest.approx(6.0 + 6.0), "a checkpoint kept six of eight kWh"
         assert line.energy.wasted_kwh == pytest.approx(2.0 + 5.0)
+    assert (await store.jobs.detail(1)).energy == found["job"][0].energy
     [line] = (await store.usage.by("user", 205.0, 1e9, 9)).lines or [None]
     assert line is None or line.energy is None, "nothing ended since then"
     await keep(store, forgotten_jobs=(1,))
@@ -65,6 +66,7 @@ async def test_lines_without_energy_have_none(store):
     await keep(store, a_job(1), a_task(1), a_worker("ant"), an_attempt(1, number=1, **ended()))
     [line] = (await store.usage.by("user", 0.0, 1e9, 9)).lines
     assert line.energy is None
+    assert (await store.jobs.detail(1)).energy is None
 
 
 async def test_lines_with_the_most_energy_come_first_and_the_total_has_all(store):

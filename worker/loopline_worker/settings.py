@@ -233,7 +233,11 @@ class WorkerSettings(Settings):
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
     allow_wake: Annotated[bool, Field(description="the grid may wake this computer when it sleeps")] = True
     keep_awake: Annotated[
-        bool, Field(description="this computer does not fall asleep while a task runs and nobody uses it")
+        bool,
+        Field(
+            description="this computer does not fall asleep by itself while a task runs and nobody uses it (GNOME "
+            "and Cinnamon ignore that: set their Automatic Suspend to off)"
+        ),
     ] = True
     on_metered: Annotated[bool, Field(description="files of tasks go over metered connections too")] = False
     max_mb_per_day: Annotated[

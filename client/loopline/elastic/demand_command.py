@@ -24,10 +24,12 @@ async def demand(*, common: Common = PLAIN) -> None:
 def _picture(view: bodies.DemandView) -> RenderableType:
     if not view.demands:
         return Text("nothing more could start now, however many workers there were")
-    figures = ("jobs", "tasks", "waiting", "slots", "nodes", "expected", "workers")
-    made = tables.table("needs", *figures, right=figures, fold={"needs": 32}, drop=("nodes", "jobs", "expected"))
+    figures = ("jobs", "tasks", "coming", "waiting", "slots", "nodes", "expected", "workers")
+    made = tables.table(
+        "needs", *figures, right=figures, fold={"needs": 32}, drop=("coming", "nodes", "jobs", "expected")
+    )
     for one in view.demands:
-        counts = (f"{count:,}" for count in (one.jobs, one.tasks, one.waiting, one.slots, one.nodes))
+        counts = (f"{count:,}" for count in (one.jobs, one.tasks, one.coming, one.waiting, one.slots, one.nodes))
         expected = "-" if one.expected_s is None else human.duration(one.expected_s)
         made.add_row(Text(_needs(one)), *counts, expected, f"{one.workers:,}")
     return Group(Text(f"{view.slots:,} slots more would be busy at once", "dim"), made)

@@ -138,4 +138,4 @@ def paused_until(allocations: Sequence[Allocation], limits: Limits) -> float:
 
 
 def _tasks(one: DemandLine) -> int:
-    return one.tasks + (one.waiting if (one.expected_s or 0.0) >= _WORTH_S else 0)
+    return one.tasks - one.coming + (one.waiting if (one.expected_s or 0.0) >= _WORTH_S else 0)

@@ -35,21 +35,30 @@ class WakeCommands:
         self._command = command
         self._orders: dict[str, WakeOrder] = {}  # by worker
         self._queue: asyncio.Queue[str] = asyncio.Queue()  # of workers; some may have no order any more
+        self._left_asleep: set[str] = set()  # workers whose computers are woken on request only, as was logged
 
     def on_commit(self, effects: Effects) -> None:
         """Queue orders, drop outdated ones, and log each computer that is left asleep from now on."""
         for sleeper in effects.rows(Sleeper).values():
             if sleeper.waking_since is None:  # it has come, or was given up
                 self._orders.pop(sleeper.worker, None)
-            if sleeper.failed_wakes == MAX_FAILED_WAKES and sleeper.is_asleep and sleeper.waking_since is None:
-                log.warning(
-                    "%s did not wake %d times in a row: it is left asleep until `loopline wake %s`",
-                    sleeper.worker, MAX_FAILED_WAKES, sleeper.worker,
-                )  # fmt: skip
+            self._warn_if_left_asleep(sleeper)
         for order in effects.told(WakeOrder):
             if order.worker not in self._orders:
                 self._queue.put_nowait(order.worker)
             self._orders[order.worker] = order
+
+    def _warn_if_left_asleep(self, sleeper: Sleeper) -> None:
+        name, most, is_resting = sleeper.worker, MAX_FAILED_WAKES, sleeper.is_asleep and sleeper.waking_since is None
+        if not is_resting or max(sleeper.failed_wakes, sleeper.unused_wakes) < most:
+            self._left_asleep.discard(name)
+        elif name not in self._left_asleep:
+            self._left_asleep.add(name)
+            if sleeper.failed_wakes >= most:
+                message = "%s did not wake %d times in a row: it is left asleep until `loopline wake %s`"
+            else:
+                message = "%s was woken %d times in a row and got no task: it is left asleep until `loopline wake %s`"
+            log.warning(message, name, most, name)
 
     async def run(self) -> None:
         """Carry out orders, until cancelled."""

@@ -50,6 +50,11 @@ class MemoryStore:
         self.passings: list[tuple[int, int]] = []  # found by the audit and not excused
 
     def commit(self, batch: Batch, effects: Effects) -> None:
+        """Keep a step. The database keeps none without events and effects, so that one may change the time alone."""
+        if not batch.events and _is_empty(effects):
+            assert effects.grid == replace(self.grid, now=effects.grid.now), (
+                "a step without effects is not in the log"
+            )
         self.keep(effects)
         for evidence in effects.told(Evidence):
             self._check_evidence(evidence)
@@ -187,3 +192,10 @@ class MemoryStore:
             is_counted = is_ordered and other.size is not None and (weight is None or other.size <= weight)
             if came_first and is_there and is_counted and not excused:
                 self.passings.append((job.id, other.id))
+
+
+def _is_empty(effects: Effects) -> bool:
+    """True if no row but that of the grid has changed."""
+    of_kernel = effects.jobs or effects.tasks or effects.attempts or effects.workers or effects.programs
+    of_wings = any(effects.of_wings.values()) or effects.dropped_by_wings or effects.told(Exemption)
+    return not (of_kernel or of_wings or effects.late or effects.gone or effects.forgotten_jobs)

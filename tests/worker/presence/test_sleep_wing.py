@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.power import PowerOrders, SleepCause, WakeFacts
+from loopline_shared.protocol.power import Armed, PowerOrders, SleepCause, WakeFacts
 from loopline_shared.protocol.worker_link import Welcome
 from loopline_worker.attempts.agent_wing import AgentView
 from loopline_worker.core.events import Event
 from loopline_worker.core.sleep_rule import ComputerSleeps, ComputerWakes, FollowOrders
 from loopline_worker.host.boot_clock import boot_s
-from loopline_worker.power import login_manager, sleep_locks, sleep_wing
+from loopline_worker.power import login_manager, network_manager, sleep_locks, sleep_wing
 from loopline_worker.power.clock_alarm import ClockAlarm
 from loopline_worker.power.sleep_locks import SleepLocks
 from loopline_worker.power.sleep_wing import SleepWing
@@ -127,6 +127,15 @@ async def test_computer_that_the_grid_woke_is_suspended_after_its_work(monkeypat
         assert await causes(logind, wing) == SleepCause.GRID
         wing.on_sample()
         assert await suspends(logind) == 1
+
+
+async def test_computer_that_its_owner_wakes_is_not_suspended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with mock_logind(monkeypatch) as logind, wing_of(Computer()) as wing:
+        wing.obey(order(0.0))  # it came too late for the sleep that was already requested
+        wing._on_return()
+        assert not wing.is_woken
+        wing.on_sample()
+        assert await suspends(logind) == 0
 
 
 async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(monkeypatch: pytest.MonkeyPatch, clock: Path) -> None:
@@ -259,6 +268,22 @@ async def test_good_bye_is_said_without_facts_if_they_cannot_be_read(monkeypatch
         assert wing._good_bye
         assert wing._good_bye.wake is None
         await until_locked(logind)
+
+
+async def test_card_is_armed_for_power_off_as_network_manager_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def armed(card: str) -> Routine[Armed]:
+        assert card == "eth0"
+        return Armed.YES
+        yield  # a routine
+
+    monkeypatch.setattr(network_manager, "armed", armed)
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+    async with wing_of(Computer()) as wing:
+        wing.connected(cast("Welcome", None))
+        await until(lambda: wing._armed is Armed.YES)
+        facts = wing._read_facts()
+    assert facts
+    assert (facts.from_suspend, facts.from_off) == (Armed.YES, Armed.YES)
 
 
 async def test_good_bye_is_forgotten_if_the_sleep_is_called_off(monkeypatch: pytest.MonkeyPatch) -> None:

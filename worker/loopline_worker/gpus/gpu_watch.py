@@ -2,7 +2,8 @@
 
 Compositors and browsers always have GPUs open, so use means load by a process that is no task. NVIDIA's GPUs are
 read by NVML, and only while they are awake and some program has them open: opening an unused GPU takes seconds, and
-keeps it awake. AMD's driver gives the load of a whole GPU; it is read while no task has the GPU.
+keeps it awake. AMD's driver gives the load of a whole GPU; it is read while no task has the GPU. Its power is read
+always.
 
 If the load by other programs cannot be measured while a program has the GPU open, the GPU counts as in use, unless
 ``gpu = dedicated`` is set.
@@ -16,12 +17,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
 
-from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu, is_awake, is_there
+from loopline_worker.gpus.amd_power import AmdEnergy
+from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu, device_of, is_awake, is_there
 from loopline_worker.gpus.nvml_reader import GpuReading, NvmlReader
 from loopline_worker.host.computer import is_contained
 
@@ -72,6 +75,7 @@ class GpuWatch:
         self._quiet_since: dict[str, float] = {}
         self.read_at: dict[str, float] = {}  # by id
         self.readings: dict[str, GpuReading] = {}  # the last ones, by id
+        self._energy: dict[str, AmdEnergy] = {}  # by id
         if not is_dedicated:
             nvidia = (each.gpu.id for each in gpus() if each.maker is GpuMaker.NVIDIA)
             self._busy = dict.fromkeys(nvidia, NOT_READ_YET) if self._is_open() else {}
@@ -114,6 +118,9 @@ class GpuWatch:
         await self.read(to_read)
         for each in to_read:
             self._note_uses(each, tasks.get(each.gpu.id), time.monotonic())
+        for each in self._gpus():
+            if each.maker is GpuMaker.AMD and is_there(each) and is_awake(each, self._root):
+                self._note_power(each, time.monotonic())
 
     async def read(self, gpus: Sequence[LocalGpu]) -> None:
         """Read whether these GPUs work, asleep or not."""
@@ -144,10 +151,15 @@ class GpuWatch:
             return True
 
     def _read_amd(self, each: LocalGpu) -> GpuReading:
-        device = self._root / f"sys/class/drm/{each.own_file.rpartition('/')[2]}/device"
         with suppress(OSError, ValueError):
-            return GpuReading(uses={_ALL: float((device / "gpu_busy_percent").read_text())})
+            return GpuReading(uses={_ALL: float((device_of(each, self._root) / "gpu_busy_percent").read_text())})
         return GpuReading()
+
+    def _note_power(self, each: LocalGpu, now: float) -> None:
+        name = each.gpu.id
+        joules = self._energy.setdefault(name, AmdEnergy()).joules(now, device_of(each, self._root))
+        self.readings[name] = replace(self.readings.get(name, GpuReading()), joules=joules)
+        self.read_at[name] = now
 
     def _note(self, each: LocalGpu, reading: GpuReading) -> None:
         name = each.gpu.id

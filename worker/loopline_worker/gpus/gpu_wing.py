@@ -26,11 +26,12 @@ from loopline_shared.protocol.gpus import GPU
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
 from loopline_worker.core.gpu_tasks import CheckedGpu, GpuTasks
 from loopline_worker.files.staging import StagingError
+from loopline_worker.gpus.amd_power import watts
 from loopline_worker.gpus.driver_libraries import driver_libraries
 from loopline_worker.gpus.gpu_energy import GpuEnergy
 from loopline_worker.gpus.gpu_watch import GpuWatch
 from loopline_worker.gpus.known_gpus import KnownGpus, with_details
-from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu
+from loopline_worker.gpus.local_gpus import ROOT, GpuMaker, LocalGpu, device_of
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId, Result
@@ -69,7 +70,7 @@ class Gpus(AgentWing):
     ) -> None:
         self._gpus = {each.gpu.id: each for each in known.complete(gpus)}
         self._locks, self._known, self._has_walls = locks, known, has_walls
-        self._libraries = driver_libraries(root)
+        self._libraries, self._root = driver_libraries(root), root
         self._parts: dict[AttemptId, GpuPart] = {}
         self._withheld: tuple[WithheldGpu, ...] = ()  # as last checked ...
         self._checked_at = -inf  # ... and when
@@ -86,8 +87,11 @@ class Gpus(AgentWing):
 
     @property
     def counts_energy(self) -> bool:
-        """True if a GPU may have an energy counter, as NVIDIA's have from Volta on."""
-        return any(each.maker is GpuMaker.NVIDIA for each in self._gpus.values())
+        """True if the energy of a GPU may be known: NVIDIA's have a counter from Volta on, AMD's show their power."""
+        return any(each.maker is GpuMaker.NVIDIA or self._shows_power(each) for each in self._gpus.values())
+
+    def _shows_power(self, each: LocalGpu) -> bool:
+        return watts(device_of(each, self._root)) is not None
 
     def prepare(self, run: Run, job: Job) -> GpuPart | None:
         """Show a task its own GPUs only. Return None if it has no GPU."""

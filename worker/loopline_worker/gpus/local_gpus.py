@@ -157,6 +157,11 @@ def _numbers(folder: Path) -> tuple[int, int] | None:
     return (int(found[0]), int(found[1])) if all(map(str.isdecimal, found)) else None
 
 
+def device_of(each: LocalGpu, root: Path) -> Path:
+    """Return the folder in /sys of an AMD GPU."""
+    return root / f"sys/class/drm/{each.own_file.rpartition('/')[2]}/device"
+
+
 def _amd(root: Path) -> Iterator[LocalGpu]:
     nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")
     index = 0

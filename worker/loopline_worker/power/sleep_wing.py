@@ -16,15 +16,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.power import GoodBye, SleepCause, SleepKind, WakeFacts
+from loopline_shared.protocol.power import Armed, GoodBye, SleepCause, SleepKind, WakeFacts
 from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.core.sleep_rule import ComputerSleeps, ComputerWakes, FollowOrders, SleepRule
 from loopline_worker.host.boot_clock import boot_s
+from loopline_worker.power import network_manager
 from loopline_worker.power.clock_alarm import ClockAlarm
 from loopline_worker.power.login_manager import CALLED_OFF_S, SleepWatch
 from loopline_worker.power.sleep_locks import SleepLocks
 from loopline_worker.power.suspend import suspend
+from loopline_worker.power.wake_facts import with_setting
 from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.task_group import TaskGroup
 
@@ -56,6 +58,7 @@ class SleepWing(AgentWing):
         self._watch = SleepWatch(self._on_sleep, self._on_return)
         self._locks = SleepLocks(task_group)
         self._alarm = alarm or ClockAlarm()
+        self._armed = Armed.UNKNOWN  # by NetworkManager
         self._good_bye: GoodBye | None = None
         self._leaving: asyncio.Task[None] | None = None  # says good-bye
         self._requested: tuple[SleepCause, float] | None = None  # a suspend, and when this worker requested it
@@ -80,6 +83,7 @@ class SleepWing(AgentWing):
     def connected(self, welcome: Welcome) -> None:
         """Forget that the grid woke this computer: the first Assign says it again."""
         self._sleep_after_s = None
+        self._task_group.start(self._ask_network_manager())
 
     def obey(self, instruction: WingInstruction) -> None:
         """Follow the master's orders."""
@@ -179,9 +183,15 @@ class SleepWing(AgentWing):
                 await _until(lambda: not self.agent.is_linked)
         self._watch.release()
 
+    async def _ask_network_manager(self) -> None:
+        facts = self._read_facts()
+        with suppress(Exception):  # a library may raise anything about a broken peer
+            self._armed = await run(network_manager.armed(facts.interface)) if facts else Armed.UNKNOWN
+
     def _read_facts(self) -> WakeFacts | None:
         try:
-            return self._facts(self.agent.own_address, self._watch.can_suspend and self._knows_owner)
+            facts = self._facts(self.agent.own_address, self._watch.can_suspend and self._knows_owner)
+            return facts and with_setting(facts, self._armed)
         except OSError as error:  # no file descriptor left
             log.warning("the grid cannot wake this computer: its network cards cannot be read: %s", error)
             return None
@@ -197,6 +207,7 @@ class SleepWing(AgentWing):
         if self._leaving:
             self._leaving.cancel()
         self._leaving = self._good_bye = self._requested = None
+        self._sleep_after_s = None  # if the grid woke this computer, the first Assign says so
         self._awake_since = boot_s()
         self._alarm.clear()
         self.is_awake = False

@@ -2,7 +2,8 @@
 
 The file ``power/wakeup`` of the card's device says whether the card may wake the computer from suspend. Drivers set
 it together with Wake-on-LAN. Whether the card stays armed when the computer is off can only be read with
-CAP_NET_ADMIN, which no part of a worker has: it is unknown.
+CAP_NET_ADMIN, which no part of a worker has, not even the service that gives tasks users of their own. So it is
+known only where NetworkManager sets it (network_manager.py).
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ def read(
         can_suspend=can_suspend,
         obstacle=_obstacle(is_wired, sys, lid),
     )
+
+
+def with_setting(facts: WakeFacts, armed: Armed) -> WakeFacts:
+    """Return the facts about a card that NetworkManager arms, or does not; from suspend the kernel knows better."""
+    is_known = facts.from_suspend is not Armed.UNKNOWN
+    return replace(facts, from_suspend=facts.from_suspend if is_known else armed, from_off=armed)
 
 
 def with_hours(facts: WakeFacts, hours: Hours, paused_s: float) -> WakeFacts:

@@ -8,13 +8,6 @@ from rich.text import Text
 from loopline.cli.render import human, tables
 from loopline_shared.rest import bodies
 
-_SOURCES = {
-    "socket": "socket",
-    "package": "processor package only",
-    "declared": "declared watts",
-    "gpu": "GPU",
-}
-
 
 def energy_table(report: bodies.HistoryReport, by: bodies.HistorySubject) -> RenderableType:
     """Return a table of the energy in a report, with the energy of all users."""
@@ -30,7 +23,7 @@ def energy_table(report: bodies.HistoryReport, by: bodies.HistorySubject) -> Ren
     made = tables.table(*names, *figures, "found by", right=figures, fold={"name": 16, by: 16})
     for line, use in known:
         subject = (line.subject, Text(line.name)) if by == "job" else (line.subject,)
-        made.add_row(*subject, *_figures(use.useful_kwh, use.wasted_kwh, grams), _sources(use))
+        made.add_row(*subject, *_figures(use.useful_kwh, use.wasted_kwh, grams), human.energy_sources(use))
     total: list[RenderableType] = [made, Text(_total(report.energy.useful_kwh, report.energy.wasted_kwh, grams))]
     if rest := len(report.lines) - len(known):
         total.append(Text(f"listed without a figure: {human.plural(rest, by)}", "dim"))
@@ -47,7 +40,3 @@ def _total(useful_kwh: float, wasted_kwh: float, grams: float | None) -> str:
     useful, wasted, *co2 = _figures(useful_kwh, wasted_kwh, grams)
     emitted = "".join(f", {one} of CO2 at {grams:g} g per kWh" for one in co2)
     return f"total: {useful} useful, {wasted} wasted{emitted}"
-
-
-def _sources(use: bodies.EnergyUse) -> str:
-    return ", ".join(words for source, words in _SOURCES.items() if source in use.by_source)

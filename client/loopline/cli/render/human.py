@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import time
 
-from loopline_shared.rest.bodies import Period
+from loopline_shared.rest.bodies import EnergyUse, Period
 
+_ENERGY_SOURCES = {
+    "socket": "socket",
+    "package": "processor package only",
+    "declared": "declared watts",
+    "gpu": "GPU",
+}
 _UNITS = ((365 * 86400, "y"), (86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -63,6 +69,11 @@ def energy(kwh: float) -> str:
     if 0 < kwh < 1e-6:
         return "<0.001 Wh"
     return f"{_digits(kwh)} kWh" if kwh >= 1 else f"{_digits(1000 * kwh)} Wh"
+
+
+def energy_sources(use: EnergyUse) -> str:
+    """Return how energy was found: ``processor package only, GPU``."""
+    return ", ".join(words for source, words in _ENERGY_SOURCES.items() if source in use.by_source)
 
 
 def grams(count: float) -> str:

@@ -17,6 +17,7 @@ from loopline_shared.job.requirements import Requirements
 from loopline_shared.model import Facts, Load, OrderWithin, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import AuditEntry, JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
+    EnergyUse,
     Eta,
     Explanation,
     JobAccounting,
@@ -166,6 +167,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield "files coming", Group(*flow_lines(job.files_coming, _MOST_FLOWS))
     yield "took", human.period(job.took, now)
     yield "CPU time", _accounting(job.ledger)
+    yield from _energy(job.energy)
     if job.ledger.checkpoints:
         yield "checkpoints", _checkpoints(job.ledger)
     if job.mismatches:
@@ -175,6 +177,12 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         )
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
     yield from _units(job)
+
+
+def _energy(use: EnergyUse | None) -> Iterable[tuple[str, RenderableType]]:
+    if use:
+        useful, wasted = human.energy(use.useful_kwh), human.energy(use.wasted_kwh)
+        yield "energy", f"{useful} useful, {wasted} wasted ({human.energy_sources(use)})"
 
 
 def _units(job: JobDetail) -> Iterable[tuple[str, RenderableType]]:

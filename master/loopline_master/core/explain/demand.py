@@ -14,6 +14,7 @@ from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.index.requirement_class import requirement_class_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.power.power_wing import Power
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user_slots import slots_of_task, slots_taken
 from loopline_shared.rest.bodies import DemandLine, DemandView
@@ -22,16 +23,16 @@ from loopline_shared.rest.bodies import DemandLine, DemandView
 def demand_view(state: State) -> DemandView:
     """Return the demand by requirement, in the order of the jobs' arrival: O(n) in live jobs, for people."""
     alike: dict[RequirementClass, list[_Part]] = {}
-    left = _slots_left(state)
+    left, coming_tasks = _slots_left(state), state.wings[Power].coming_tasks()
     for job in state.index.live.values():
         waiting = state.index.attempts.queues.of_job.get(job.id, 0)
         tasks = 0 if limits_used_up(state, job) else _within(left, state, job, startable_tasks(state, job))
         if tasks or waiting:
             key = requirement_class_of(job.spec.requires, job.nodes, limits=state.index.requirements.units.limits)
-            alike.setdefault(key, []).append(_Part(job, tasks, waiting))
+            alike.setdefault(key, []).append(_Part(job, tasks, coming_tasks(job, tasks), waiting))
     demands = [_demand(state, parts) for parts in alike.values()]
     return DemandView(
-        slots=sum((one.tasks + one.waiting) * one.nodes * one.slots for one in demands), demands=demands
+        slots=sum((one.tasks - one.coming + one.waiting) * one.nodes * one.slots for one in demands), demands=demands
     )
 
 
@@ -41,6 +42,7 @@ class _Part:
 
     job: Job
     tasks: int
+    coming: int
     waiting: int
 
 
@@ -60,6 +62,7 @@ def _demand(state: State, parts: list[_Part]) -> DemandLine:
         needs={name: units for name, units in job.needs if name not in requirements.units.limits},
         jobs=len(parts),
         tasks=sum(part.tasks for part in parts),
+        coming=sum(part.coming for part in parts),
         waiting=sum(part.waiting for part in parts),
         workers=len(requirements.able[requirements.key_of(job)]),
         expected_s=min(known_s, default=None),

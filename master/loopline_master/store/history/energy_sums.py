@@ -53,6 +53,14 @@ def energy_by(
     return {name: _use_of(sums) for name, sums in found.items()}
 
 
+def energy_of_job(connection: Connection, job: int) -> EnergyUse | None:
+    """Return the energy of a job's attempts; None if nothing was measured or declared."""
+    found: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for row in _rows(connection, _query(jobs.c.id).where(energies.c.job == job)):
+        _add(found, row.source, row.useful_j, row.all_j - row.useful_j)
+    return _use_of(found) if found else None
+
+
 def energy_of_jobs(since: float, until: float, *, is_by_key: bool) -> Subquery:
     """Return the query for the energy of each job by attempts that ended between these moments, in joules."""
     query = select(energies.c.job, _all_j).join_from(energies, attempts, _is_of(attempts))

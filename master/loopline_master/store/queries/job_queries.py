@@ -27,6 +27,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.store.database import Transact
+from loopline_master.store.history.energy_sums import energy_of_job
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.queries.plan_queries import kept_plans, plan_of_job, waiting_plans
 from loopline_master.store.records import notified
@@ -217,7 +218,8 @@ def _read_detail(connection: Connection, job: int) -> JobDetail | None:
     if row is None:
         return None
     plan = plan_of_job(connection, job) if row.spec.nodes > 1 else None
-    return JobDetail(**_fields(row), plan=plan, notification=notified(connection, row.id))
+    energy = energy_of_job(connection, row.id)
+    return JobDetail(**_fields(row), plan=plan, notification=notified(connection, row.id), energy=energy)
 
 
 def _only(

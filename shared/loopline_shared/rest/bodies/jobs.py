@@ -10,6 +10,7 @@ from loopline_shared.job.parameters import MAX_TASKS
 from loopline_shared.model import JobState, Order, OrderWithin, Prediction, SizeSource
 from loopline_shared.rest.bodies.base import Body, Page, Period
 from loopline_shared.rest.bodies.network import FileFlow
+from loopline_shared.rest.bodies.reports import EnergyUse
 from loopline_shared.rest.bodies.tasks import TaskResult
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
@@ -142,6 +143,7 @@ class JobDetail(JobView):
     plan: PlanView | None = None  # of its next gang, or of the last that has started
     notification: str = ""  # state of the end's notification; empty: none, or the job has not ended
     files_coming: tuple[FileFlow, ...] = ()  # large inputs on their way to workers that are to run its tasks
+    energy: EnergyUse | None = None  # of its attempts that have ended; null: unknown
 
 
 class JobChange(Body):

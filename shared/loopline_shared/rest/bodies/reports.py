@@ -193,13 +193,14 @@ class DemandLine(Body):
     needs: dict[Name, int] = Field(default_factory=dict)  # units of workers' resources, GPUs among them, of one task
     jobs: int = 0
     tasks: int = 0  # that could start at once, if there were free slots
+    coming: int = 0  # of these tasks, that computers which are being woken will begin
     waiting: int = 0  # more that wait at busy workers, and could begin at once elsewhere
     workers: int = 0  # that could run such a task, busy ones included
     expected_s: float | None = None  # of one task of the job with the shortest, at speed 1; null: nothing is known
 
 
 class DemandView(Body):
-    slots: int  # that all of it would occupy
+    slots: int  # that it would occupy, without the tasks that computers which are being woken will begin
     demands: list[DemandLine]  # in the order of their jobs' arrival
 
 

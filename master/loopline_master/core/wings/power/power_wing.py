@@ -187,6 +187,13 @@ class Power(Wing):
         if alarm_s is not None:
             self.state.wings.arrange()  # the test may have been the only reason to be awake
 
+    def coming_tasks(self) -> Callable[[Job, int], int]:
+        """Return a function that counts the tasks of a job which computers being woken will begin.
+
+        It takes the job and a number of its tasks. Call it in the order of the jobs' arrival.
+        """
+        return self._wakes.coming_tasks()
+
     def check(self, of: Job | Worker | None) -> None:
         """Raise AssertionError if a computer is asleep and its worker has a session."""
         if isinstance(of, Worker):

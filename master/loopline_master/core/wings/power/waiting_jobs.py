@@ -54,8 +54,23 @@ class WaitingJobs:
             if tasks and not self._is_vetoed(job, min(able[key])):
                 for name, units in limits_of(key):
                     promised.update({(name, _ALL_USERS): tasks * units, (name, job.owner): tasks * units})
-                work = measure.mean_work(state.grid, job) / max(1, job.nodes)
-                yield WaitingWork(tasks, self._slots_on(key, able[key]), work, job.nodes)
+                yield self._work(job, tasks, key, able[key])
+
+    def coming_tasks(self, job: Job, tasks: int, coming: Iterable[ComputerSlots]) -> int:
+        """Return how many of these tasks computers that are being woken will begin, and reserve their slots."""
+        key = self._state.index.requirements.key_of(job)
+        able = {one.name for one in coming if meets(self._state.workers[one.name].facts, key)}
+        if job.nodes > 1 or not tasks or not able or self._is_vetoed(job, min(able)):
+            return 0
+        work, left = self._work(job, tasks, key, able), tasks
+        for one in coming:
+            if work.suits(one):
+                left -= work.reserve(left, one, one.takes_within_s)
+        return tasks - left
+
+    def _work(self, job: Job, tasks: int, key: RequirementClass, asleep: set[str]) -> WaitingWork:
+        work = measure.mean_work(self._state.grid, job) / max(1, job.nodes)
+        return WaitingWork(tasks, self._slots_on(key, asleep), work, job.nodes)
 
     def _slots_on(self, key: RequirementClass, asleep: set[str]) -> Callable[[str], int]:
         """Return a function from a computer to the slots that a task of the class takes there; 0: it cannot run."""

@@ -11,14 +11,14 @@ each of them the computer is left asleep for a while (wake_rules.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 from loopline_master.core.events import WakeRequested
 from loopline_master.core.kernel.door.mechanism import Tell
 from loopline_master.core.kernel.effects import Declined, Done, Reply
-from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.index.requirement_class import nodes_of
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.power.senders import Senders
@@ -91,10 +91,14 @@ class Wakes:
         grid = self._state.grid
         if self._sleepers.are_all_awake:
             return
+        before = grid.wakes_planned_at, grid.wakes_due_at
         pause_s: float | None = _PLAN_EVERY_S
         if grid.now >= grid.wakes_planned_at + _PLAN_EVERY_S:
             grid.wakes_planned_at, pause_s = grid.now, self._plan()
         grid.wakes_due_at = None if pause_s is None else grid.wakes_planned_at + pause_s
+        if before != (grid.wakes_planned_at, grid.wakes_due_at):
+            sleeper = self._sleepers.all_asleep[0]
+            self._state.effects.note(sleeper.worker, sleeper)  # a step without effects is not in the log
 
     def _plan(self) -> float | None:
         """Wake computers; return the pause before the next plan, in seconds; None: nothing waits for a sleeper."""
@@ -111,7 +115,7 @@ class Wakes:
         woken = computers_to_wake(
             waiting,
             [self._waiting.awake(worker) for worker in state.index.requirements.available.values()],
-            self._coming(),
+            self.coming(),
             [self._waiting.computer(one, one.wake_s) for one in candidates],
             allowed,
         )
@@ -120,7 +124,7 @@ class Wakes:
             self._begin(self._sleepers.of[name])
         return _PLAN_EVERY_S
 
-    def _coming(self) -> list[ComputerSlots]:
+    def coming(self) -> list[ComputerSlots]:
         """Return the computers that are being woken, and woken computers that offer no slots yet."""
         now, waiting = self._state.now, self._waiting
         coming = [waiting.computer(one, max(0.0, one.wake_s - now + (one.waking_since or 0.0)))
@@ -130,6 +134,11 @@ class Wakes:
             if one.woken_at is not None and now < one.woken_at + _OFFERS_WITHIN_S and not worker.offered:
                 coming += [waiting.computer(one, 0.0)] if worker.is_available else []
         return coming
+
+    def coming_tasks(self) -> Callable[[Job, int], int]:
+        """Return ``Power.coming_tasks``."""
+        coming = self.coming() if self._sleepers.of else ()
+        return lambda job, tasks: self._waiting.coming_tasks(job, tasks, coming) if coming else 0
 
     # Candidates.
 

@@ -328,8 +328,12 @@ class Planning:
             is_notified = notify is not None and BROKEN in notify.on
             state.effects.tell(replace(one, number=state.next_sequence(), is_notified=is_notified))
         book.broken.clear()
+        before = grid.plan_cursor, grid.plan_cursor_job, grid.plan_again
         grid.plan_cursor, grid.plan_cursor_job = (None, 0) if book.cursor is None else book.cursor
         grid.plan_again = book.is_due_again
+        if before != (grid.plan_cursor, grid.plan_cursor_job, grid.plan_again) and state.index.parallel:
+            job = state.index.live[next(iter(state.index.parallel))]
+            state.put(job)  # even if unchanged: a step without effects is not in the log
 
 
 @lru_cache(maxsize=16)
