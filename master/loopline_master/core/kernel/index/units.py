@@ -34,6 +34,10 @@ class Units:
     """Names of the grid's limits; a need of any other name is a need of a worker's resource."""
     kept: Collection[str] = ()
     """Workers with resources that are kept for one class."""
+    claimed: Collection[str] = ()
+    """Limits whose next units a planned gang waits for, or has set aside."""
+    wanted: Mapping[str, tuple[float, float]] = {}
+    """Limits that a wide task needs, but must leave to others first, with its place in the order of turns."""
 
     def most(self, name: str, user: str) -> int | None:
         """Return the smallest limit of these units for a user; None if there is none."""

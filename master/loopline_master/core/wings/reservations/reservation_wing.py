@@ -6,9 +6,10 @@ they become free, and those of resources such as GPUs. Once all are free, nothin
 until they suffice. Then the wide task is proposed first, before the policy is asked.
 
 Each user has one reservation at most, and so has each worker and each limit. A task with a reservation waits for
-running attempts only, never for another reservation (docs/design/hold.md). The hold and all vetoes apply to its
-proposal as to any other. What was reserved last is not reserved again until another task has started there: a stream
-of wide tasks must not keep narrow ones out.
+running attempts only, never for another reservation (docs/design/hold.md). While it has none because others must
+have a unit of its limits first, later wide tasks and gangs leave it all of its limits. The hold and all vetoes apply
+to its proposal as to any other. What was reserved last is not reserved again until another task has started there: a
+stream of wide tasks must not keep narrow ones out.
 
 A worker is reserved only while it would suffice if it were empty, and while every attempt that must end first has an
 expected end. Frozen attempts have none, and neither have those without a prediction and a time limit: the reservation
@@ -18,11 +19,11 @@ might keep others out for ever.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
 
 from loopline_master.core.estimates.holder_estimate import latest_reserved, left_s, limits_suffice_later
-from loopline_master.core.events import JobLimited, LimitChanged
+from loopline_master.core.events import JobLimited, LimitChanged, SnapshotWritten
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
@@ -30,6 +31,7 @@ from loopline_master.core.kernel.entities import UNSEATED, Attempt, Job, Worker
 from loopline_master.core.kernel.index.requirement_class import limits_of, owner_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import time_until
+from loopline_master.core.kernel.kernel_events import MasterStarted
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
@@ -75,7 +77,12 @@ class Reservations(Wing):
                     self.state.index.slots.place(worker)
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {LimitChanged: self._renew, JobLimited: self._renew}
+        forget = self._forget_wanted
+        return {LimitChanged: self._renew, JobLimited: self._renew, MasterStarted: forget, SnapshotWritten: forget}
+
+    def _forget_wanted(self, event: MasterStarted | SnapshotWritten, tell: Tell) -> None:
+        """Forget the wanted limits, which a restarted scheduler does not know."""
+        self.state.index.requirements.units.wanted = {}
 
     def _renew(self, event: LimitChanged | JobLimited, tell: Tell) -> None:
         """Release the workers of jobs with a new requirement class, and reserve again at the end of the step."""
@@ -170,10 +177,12 @@ class Reservations(Wing):
                 waiting[owner] = theirs
             elif not self._keys[owner]:
                 del self._keys[owner]
-        for owner in sorted(
-            waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0][0].turn, owner)
+        wanted = dict[str, tuple[float, float]]()
+        for rank, _, owner in sorted(
+            (self.state.wings.rank(owner), theirs[0][0].turn, owner) for owner, theirs in waiting.items()
         ):
-            any(self._reserve(job, key) for job, key in waiting[owner])
+            any(self._reserve(job, key, rank, wanted) for job, key in waiting[owner])
+        requirements.units.wanted = wanted
         if not self.is_awake:
             self.state.wings.arrange()
 
@@ -213,13 +222,36 @@ class Reservations(Wing):
         key, requirements = index.requirements.key_of(job), index.requirements
         return key not in requirements.out or requirements.units.wait_for_limits(key)
 
-    def _reserve(self, job: Job, key: RequirementClass) -> bool:
-        """Reserve the worker that is expected to have room first. False if there is none."""
-        requirements = self.state.index.requirements
-        if requirements.units.are_set_aside(key) or not limits_suffice_later(self.state, key):
+    def _reserve(self, job: Job, key: RequirementClass, rank: float, wanted: dict[str, tuple[float, float]]) -> bool:
+        """Reserve the worker that is expected to have room first. False if there is none, or others come first.
+
+        ``wanted``: limits of tasks before it that others must have first.
+        """
+        if not limits_suffice_later(self.state, key):
             return False
-        if any(latest_reserved(self.state, holders) for _, holders in requirements.units.shortages(key)):
+        worker = self._first_to_have_room(job)
+        if worker is None:
             return False
+        if self._must_pass(key, wanted):
+            for name, _ in limits_of(key):
+                wanted.setdefault(name, (rank, job.arrival))
+            return False
+        job.reserved = worker.name
+        self._keep_resources(job, worker)
+        if not self._is_short(job, worker):
+            self._keep_slots(worker)
+        self.state.put(job)
+        return True
+
+    def _must_pass(self, key: RequirementClass, wanted: Collection[str]) -> bool:
+        """True if others must have units of a limit first, so that no unit may be set aside."""
+        units = self.state.index.requirements.units
+        if any(name in wanted or name in units.claimed for name, _ in limits_of(key)) or units.are_set_aside(key):
+            return True
+        return any(latest_reserved(self.state, holders) for _, holders in units.shortages(key))
+
+    def _first_to_have_room(self, job: Job) -> Worker | None:
+        """Return the worker that is expected to have room first; None if there is none."""
         names = sorted(self._able(job) - self._holders.keys())
         first = job.arrival % len(names) if names else 0
         names = [*names[first:], *names[:first]][:_MOST_CANDIDATES]
@@ -235,15 +267,7 @@ class Reservations(Wing):
             ),
             default=(inf, ""),
         )
-        if best_s == inf:
-            return False
-        worker = self.state.workers[best]
-        job.reserved = worker.name
-        self._keep_resources(job, worker)
-        if not self._is_short(job, worker):
-            self._keep_slots(worker)
-        self.state.put(job)
-        return True
+        return None if best_s == inf else self.state.workers[best]
 
     def _last_was_reserved(self, worker: Worker) -> bool:
         """True if the latest start on the worker was one by reservation."""
