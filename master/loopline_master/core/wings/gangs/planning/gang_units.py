@@ -22,6 +22,7 @@ from loopline_master.core.estimates.holder_estimate import latest_reserved, limi
 from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.index.requirement_class import limits_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
+from loopline_master.core.kernel.index.units import Turn
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.planning.grid_horizons import busy_of
 from loopline_master.core.wings.gangs.planning.plan import Plan
@@ -104,15 +105,14 @@ class GangUnits:
             return _NO_NAMES, True
         return frozenset(name for name, _ in limits_of(key)), self._must_pass(key)
 
-    def are_wanted(self, names: Collection[str], turn: tuple[float, float, int]) -> bool:
+    def must_leave(self, names: Collection[str], turn: Turn) -> bool:
         """True if a wide task whose turn is earlier needs one of these limits."""
-        wanted, (used, _, arrival) = self._state.index.requirements.units.wanted, turn
-        return bool(wanted) and any(wanted[name] < (used, arrival) for name in names if name in wanted)
+        of_wide = self._state.index.requirements.units.of_wide
+        return bool(of_wide) and any(of_wide[name] < turn for name in names if name in of_wide)
 
-    def claim(self, claims: Mapping[str, int]) -> None:
-        """Let wide tasks leave limits to the gangs that claim them."""
-        requirements = self._state.index.requirements
-        requirements.units.claimed = {*claims}
+    def note_turns(self, turns: Mapping[str, Turn]) -> None:
+        """Let later wide tasks leave limits to the gangs that lack them."""
+        self._state.index.requirements.units.of_gangs = turns
 
     def try_to_set_aside(self, plan: Plan, job: Job) -> None:
         """Set units aside for a due gang that lacks units of its limits, unless that must wait."""

@@ -90,7 +90,7 @@ class Planning:
         if not state.index.parallel and not self._plans:
             self.book, self.is_left = None, False
             self._units.release({})
-            self._units.claim({})
+            self._units.note_turns({})
             return
         self._note_ended()
         if self.book is None:
@@ -102,7 +102,7 @@ class Planning:
         self._waiting = self._gangs(book)
         self._backlog_s = math.fsum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         self.is_left = book.revise(self._waiting)
-        self._units.claim(book.precedence.claims)
+        self._units.note_turns(book.precedence.turns())
         self._units.release(book.plans)
         self._store(book)
 
@@ -131,8 +131,8 @@ class Planning:
         book = self.book
         assert book is not None
         book.withdraw(plan.job, has_started=True)
-        book.precedence.claims = {name: job for name, job in book.precedence.claims.items() if job != plan.job}
-        self._units.claim(book.precedence.claims)
+        book.precedence.note_started(plan.job)
+        self._units.note_turns(book.precedence.turns())
         self._units.note_started(plan, self._state.jobs[plan.job])
         self._units.release(book.plans)
         del self._waiting[plan.job]
@@ -154,7 +154,7 @@ class Planning:
         """Return a waiting gang with the limits that it lacks now. With a claim it need not pass wide tasks."""
         lacks, must_pass = self._units.lacks(self._state.index.requirements.key_of(self._state.jobs[one.job]))
         if lacks and not has_claim:
-            must_pass |= self._units.are_wanted(lacks, one.turn)
+            must_pass |= self._units.must_leave(lacks, one.turn)
         return (
             one
             if (lacks, must_pass) == (one.lacks, one.must_pass)
@@ -244,7 +244,6 @@ class Planning:
         Gangs of the user who has used least for their share are planned first; existing plans stay where they are.
         """
         state, found = self._state, {}
-        by_tag = state.settings.policy == "fair"
         for arrival in state.index.parallel:
             job = state.index.live[arrival]
             number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
@@ -252,8 +251,7 @@ class Planning:
             is_new = job.id not in book.plans and job.id not in self._plans
             if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book.plans):
                 continue  # the jobs that it waits for could need any slots that it kept
-            used = state.wings.rank(job.owner)
-            one = self._gang(book, job, number, (used, job.tag if by_tag else 0.0, arrival))
+            one = self._gang(book, job, number, state.turn_of(job))
             found[job.id] = self._with_lacks(one, has_claim=book.claim_of(one) > 0)
         return found
 

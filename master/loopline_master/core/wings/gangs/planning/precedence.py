@@ -15,9 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
+from loopline_master.core.kernel.index.units import Turn
 from loopline_master.core.wings.gangs.planning.plan import Plan, WaitingGang
 from loopline_shared.protocol.gpus import COMPUTER
+
+BEFORE_ALL: Turn = (-inf, 0.0, 0)
 
 
 @dataclass(slots=True)
@@ -25,6 +29,7 @@ class Precedence:
     """Claimed limits with the jobs that claim them, and the jobs that may have no plan."""
 
     claims: dict[str, int] = field(default_factory=dict)
+    passing: dict[str, Turn] = field(default_factory=dict)  # limits of the others, with the first of their turns
     barred: set[int] = field(default_factory=set)
 
     def choose(
@@ -37,7 +42,7 @@ class Precedence:
 
         ``is_possible``: enough workers could run it.
         """
-        self.claims, self.barred, taken = {}, set(), set[str]()
+        self.claims, self.passing, self.barred, taken = {}, {}, set(), set[str]()
         lacking = [one for one in waiting if one.lacks or one.must_pass]
         for one in sorted(lacking, key=lambda one: (-claim_of(one), one.turn)):
             if one.behind is not None or not one.lacks or not is_possible(one):
@@ -45,9 +50,19 @@ class Precedence:
                 continue
             if one.must_pass or not taken.isdisjoint(one.lacks):
                 self.barred.add(one.job)
+                for name in one.lacks:
+                    self.passing.setdefault(name, one.turn)
             else:
                 self.claims.update(dict.fromkeys(one.lacks, one.job))
             taken |= one.lacks
+
+    def note_started(self, job: int) -> None:
+        """End the claims of a gang."""
+        self.claims = {name: other for name, other in self.claims.items() if other != job}
+
+    def turns(self) -> dict[str, Turn]:
+        """Return the limits that gangs lack, with the first turn; claims come before all turns."""
+        return self.passing | dict.fromkeys(self.claims, BEFORE_ALL)
 
 
 def are_rivals(one: Collection[str], other: Collection[str]) -> bool:
