@@ -34,7 +34,7 @@ def test_count_of_an_operation_is_repeatable() -> None:
 def test_units_add_at_most_half_to_a_step(policy: str, held: str, most: float) -> None:
     """Wide tasks that hold limits, too, cost more than the aim of 1.5.
 
-    Two limits alone add a quarter, several units of up to three resources two fifths, and a worker is always reserved.
+    Two limits alone add a quarter, units of up to three resources two fifths, and a worker is always reserved.
     """
     plain, needing = (a_report_of_many(policy, one) for one in ("", held))
     assert needing < most * plain, f"{needing:.0f} instructions, {plain:.0f} without units"

@@ -202,7 +202,7 @@ class PlanBook:
         return 0 if plan is None or plan.start is None else 1 + plan.sets_aside
 
     def _choose(self, waiting: Mapping[int, WaitingGang], claim_of: Callable[[WaitingGang], int]) -> None:
-        """Choose the gangs that claim limits, and drop the plans of those that must wait without one."""
+        """Choose the gangs that claim limits, and drop the plans of gangs that must wait."""
         self.precedence.choose(waiting.values(), claim_of, lambda one: self._able_later(self._possible(one)) > 0)
         for job in sorted(self.precedence.barred & self._slots.keys()):
             gang, slot = self._gangs[job], self._slots[job]

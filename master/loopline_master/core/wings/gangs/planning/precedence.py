@@ -38,7 +38,7 @@ class Precedence:
         claim_of: Callable[[WaitingGang], int],
         is_possible: Callable[[WaitingGang], bool],
     ) -> None:
-        """Choose the gangs that claim their limits: those with the strongest claim so far, then in turn.
+        """Choose the gangs that claim their limits: the strongest claim until now first, then in turn.
 
         ``is_possible``: enough workers could run it.
         """
