@@ -152,6 +152,8 @@ class Planning:
 
     def _with_lacks(self, one: WaitingGang, *, has_claim: bool) -> WaitingGang:
         """Return a waiting gang with the limits that it lacks now. With a claim it need not pass wide tasks."""
+        if not one.holds_units:
+            return one
         lacks, must_pass = self._units.lacks(self._state.index.requirements.key_of(self._state.jobs[one.job]))
         if lacks and not has_claim:
             must_pass |= self._units.must_leave(lacks, one.turn)
