@@ -254,14 +254,14 @@ class PlanBook:
     def _plan_new(self, waiting: Mapping[int, WaitingGang]) -> bool:
         """Plan gangs without a start, within the limit; True if some are left for the next revision."""
         new = [one for one in waiting.values() if self._is_unplanned(one)]
-        found, last = 0, self._planner.profile.last
+        found = 0
         self._kept.clear()
         for one in sorted(new, key=lambda one: one.turn):
             if one.job in self.precedence.barred:
                 self._note_hopeless(one)
                 continue
             gang = self._spared(one, self._gang(one))
-            if self._planner.fits(gang, last) is None:
+            if self._planner.fits(gang, self._planner.profile.last) is None:  # each plan may change it
                 self._keep_workers(one)
                 self._note_hopeless(one)
             elif found == NEW_AT_ONCE:
