@@ -19,7 +19,6 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.entities import Job
-from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.reservations.reservation_wing import Reservations
@@ -427,9 +426,9 @@ def test_step_tries_to_reserve_for_four_classes_of_a_user(monkeypatch: pytest.Mo
     jobs = [submit(grid, requires={"slots": 2, "labels": [label]}) for label in labels]
     tries, reserve = list[list[int]](), Reservations._reserve
 
-    def counting(self: Reservations, job: Job, key: RequirementClass) -> bool:
+    def counting(self: Reservations, job: Job, *more: Any) -> bool:
         tries[-1].append(job.id)
-        return reserve(self, job, key)
+        return reserve(self, job, *more)
 
     monkeypatch.setattr(Reservations, "_reserve", counting)
     for _ in range(len(jobs)):

@@ -32,12 +32,22 @@ def left_s(state: State, attempt: Attempt) -> float:
     return max(0.0, job.spec.timeout_s - (state.now - attempt.dispatched_at))
 
 
+def has_end(state: State, attempt: Attempt) -> bool:
+    """True if ``left_s`` is finite."""
+    if attempt.state is AttemptState.LOST and attempt.term_s is None:
+        return False
+    if attempt.is_queued or attempt.state not in LIVE or attempt.state is AttemptState.DELIVERING:
+        return True
+    job = state.jobs[attempt.job]
+    return not attempt.stands_still and (job.spec.timeout_s is not None or measure.is_known(job, attempt.task))
+
+
 def limits_suffice_later(state: State, key: RequirementClass) -> bool:
     """True if the limits of a class will allow a task once the holders with an expected end have ended."""
     for missing, holders in state.index.requirements.units.shortages(key):
         left = missing
         for number, units in holders:
-            left -= units if left_s(state, state.attempts[number]) < inf else 0
+            left -= units if has_end(state, state.attempts[number]) else 0
             if left <= 0:
                 break
         else:

@@ -35,7 +35,7 @@ from loopline_master.core.kernel.index.index import Index
 from loopline_master.core.kernel.index.policy_index import JobIndex, PolicyIndex
 from loopline_master.core.kernel.index.requirement_class import meets
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
-from loopline_master.core.kernel.index.units import NO_UNITS
+from loopline_master.core.kernel.index.units import NO_UNITS, Turn
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_master.core.kernel.stored_rows import Rows
@@ -139,6 +139,10 @@ class State:
     def next_sequence(self) -> int:
         self.grid.sequence += 1
         return self.grid.sequence
+
+    def turn_of(self, job: Job) -> Turn:
+        """Return a job's place in the order of turns: users with the least use come first."""
+        return self.wings.rank(job.owner), job.tag if self.settings.policy == "fair" else 0.0, job.turn
 
     def put(self, *entities: object) -> None:
         """Note new or changed entities: their rows for the store, and that they must be indexed."""

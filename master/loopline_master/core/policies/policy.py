@@ -20,7 +20,7 @@ from loopline_master.core.kernel.index.attempts import Attempts, ReadySet, Slots
 from loopline_master.core.kernel.index.job_sessions import JobSession, JobSessions
 from loopline_master.core.kernel.index.policy_index import PolicyIndex
 from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
-from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet, first_after
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import MAX_ID, TaskId
@@ -278,14 +278,7 @@ def memo(view: View, name: str, compute: Callable[[], Thing]) -> Thing:
 
 def first_of(members: list[IntervalSet]) -> Callable[[int], int | None]:
     """Return a function that finds the smallest member of any set that is greater than a number."""
-    return members[0].first_after if len(members) == 1 else partial(_first_after, members)
-
-
-def _first_after(members: list[IntervalSet], number: int) -> int | None:
-    first = None
-    for each in members:
-        first = _least(first, each.first_after(number))
-    return first
+    return members[0].first_after if len(members) == 1 else partial(first_after, members)
 
 
 def _least(one: int | None, other: int | None) -> int | None:

@@ -17,7 +17,7 @@ from itertools import islice
 from loopline_master.core.chance import draw
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.entities import Job, Worker
-from loopline_master.core.kernel.index.requirement_class import holds_units, kind_of, meets, owner_of, slots_of
+from loopline_master.core.kernel.index.requirement_class import kind_of, meets, owner_of, slots_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
@@ -112,23 +112,25 @@ def _next_job(
     If no task may wait at a busy worker, a free worker must serve the class.
     """
     ready, user, last = view.index.ready, view.index.turn, 0 if after is None else after.turn
-    counts_units = view.index.requirements.counts_units
+    requirements, placed = view.index.requirements, index.placed.keys()
+    counted, workers = requirements.counted, requirements.workers
     is_few = len(ready) <= FEW
     if not (is_few or any_may_wait or index.is_any_free()):
         return None
 
     def takes(key: RequirementClass) -> bool:
-        is_worth_asking = unplaced.get(key, 0) < _MOST_UNPLACED and user in (None, owner_of(key))
-        if counts_units and is_worth_asking and holds_units(key):
-            return index.serves(key)
-        return is_worth_asking and (is_few or any_may_wait or index.is_any_free(key))
+        if unplaced.get(key, 0) >= _MOST_UNPLACED or (user is not None and user != owner_of(key)):
+            return False
+        if key in counted:  # which workers serve it changes with every start
+            return not placed.isdisjoint(workers[key])
+        return is_few or any_may_wait or index.is_any_free(key)
 
     if after is not None and (session := view.index.sessions.at.get(last)) is not None:
         arrival = session.first_ready(takes, after.arrival)
         if arrival is not None:
             return view.index.live[arrival]
-    if is_few and not counts_units:
-        wanted = ready if user is None else view.index.requirements.wanted(ready, user)
+    if is_few and not counted:
+        wanted = ready if user is None else requirements.wanted(ready, user)
         turn = first_of([ready[key] for key in wanted if unplaced.get(key, 0) < _MOST_UNPLACED])(last)
     else:
         turn = view.index.first_of_many(ready, takes, None, last)
@@ -206,10 +208,6 @@ class WorkerIndex:
         """True if a worker of some class is free: of the classes that may serve ``key``, if it is given."""
         classes = self.classes.values() if key is None else self._classes_for(key)
         return any(each.free for each in classes)
-
-    def serves(self, key: RequirementClass) -> bool:
-        """True if a worker that could take one more task serves a class."""
-        return not self.placed.keys().isdisjoint(self._view.index.requirements.workers[key])
 
     def best(self, job: Job) -> Placement | Later | None:
         """Return the placement of the job's first task with a worker; Later if there will be a worker later."""

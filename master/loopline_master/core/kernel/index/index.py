@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from sortedcontainers import SortedSet
@@ -20,7 +21,7 @@ from loopline_master.core.kernel.index.attempts import Attempts, ReadySet, Slots
 from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.kernel.index.job_sessions import JobSessions
 from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
-from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking, first_after
 from loopline_master.core.kernel.index.units import NO_UNITS, Units
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
@@ -268,10 +269,7 @@ class Index:
         first. If it is not, each class is asked, which takes about as long as checking a quarter as many jobs.
         """
         keys, place, turn = self.requirements.keys, _READY if family is self.ready else _OPEN, after
-        for _ in range(len(family) // 4 + 1):
-            found = self.runnable.first_after(turn)
-            if found is None:
-                return None
+        for found in islice(self.runnable.after(after), len(family) // 4 + 1):
             turn = found
             if found in self.sessions.at:
                 session = self.sessions.at[found]
@@ -281,11 +279,12 @@ class Index:
             job = self.live[found].id
             if self.places[job] & place and takes(keys[job]):
                 return found
+        if not self.runnable.starts or turn >= self.runnable.stops[-1] - 1:
+            return None
         wanted = (
             [key for key in family if takes(key)] if served is None else [key for key in served() if key in family]
         )
-        firsts = (family[key].first_after(turn) for key in wanted)
-        return min((first for first in firsts if first is not None), default=None)
+        return first_after(map(family.__getitem__, wanted), turn)
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
         """True if an attempt of the task is on this worker, or has voted there.

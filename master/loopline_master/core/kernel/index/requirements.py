@@ -124,6 +124,11 @@ class RequirementIndex:
         """True if attempts of some class hold units."""
         return bool(self._counted)
 
+    @property
+    def counted(self) -> Collection[RequirementClass]:
+        """The classes whose attempts hold units."""
+        return self._counted.keys()
+
     def serves_any(
         self, family: Mapping[RequirementClass, object], slots: int, worker: str, owner: str | None
     ) -> bool:

@@ -124,6 +124,16 @@ class IntervalSet:
             return number + 1
         return starts[at] if at < len(starts) else None
 
+    def after(self, number: int) -> Iterator[int]:
+        """Yield the members greater than ``number``, in order."""
+        starts, stops = self.starts, self.stops
+        at = bisect_right(starts, number)
+        if at:
+            yield from range(number + 1, stops[at - 1])
+        while at < len(starts):
+            yield from range(starts[at], stops[at])
+            at += 1
+
     def last_up_to(self, number: int) -> int | None:
         """Return the largest member that is at most ``number``."""
         at = bisect_right(self.starts, number)
@@ -150,6 +160,17 @@ class IntervalSet:
 
     def __repr__(self) -> str:
         return f"IntervalSet({self.pairs()})"
+
+
+def first_after(members: Iterable[IntervalSet], number: int) -> int | None:
+    """Return the smallest member of any set that is greater than ``number``."""
+    first = None
+    for each in members:
+        if each.stops and each.stops[-1] > number + 1:
+            found = each.starts[0] if each.starts[0] > number else each.first_after(number)
+            if first is None or (found is not None and found < first):
+                first = found
+    return first
 
 
 class Ranking(Generic[Subject, Rank]):

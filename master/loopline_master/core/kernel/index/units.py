@@ -23,6 +23,9 @@ RequirementClass = tuple[
 Promised = Mapping[tuple[str, str], int]
 """Units of limits, by limit and user; an empty user stands for all users."""
 
+Turn = tuple[float, float, int]
+"""Place of a job in the order of turns: use of its user, tag under the policy fair, and turn."""
+
 Holders = Sequence[tuple[AttemptId, int]]
 """Attempts that hold units of a limit, and these units."""
 
@@ -34,6 +37,10 @@ class Units:
     """Names of the grid's limits; a need of any other name is a need of a worker's resource."""
     kept: Collection[str] = ()
     """Workers with resources that are kept for one class."""
+    of_gangs: Mapping[str, Turn] = {}
+    """Limits that gangs lack, with the first turn of these gangs; before all turns if one of them has a plan."""
+    of_wide: Mapping[str, Turn] = {}
+    """Limits that wide tasks need, but must leave to others first, with the first turn of these tasks."""
 
     def most(self, name: str, user: str) -> int | None:
         """Return the smallest limit of these units for a user; None if there is none."""

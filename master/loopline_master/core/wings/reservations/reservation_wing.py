@@ -6,9 +6,10 @@ they become free, and those of resources such as GPUs. Once all are free, nothin
 until they suffice. Then the wide task is proposed first, before the policy is asked.
 
 Each user has one reservation at most, and so has each worker and each limit. A task with a reservation waits for
-running attempts only, never for another reservation (docs/design/hold.md). The hold and all vetoes apply to its
-proposal as to any other. What was reserved last is not reserved again until another task has started there: a stream
-of wide tasks must not keep narrow ones out.
+running attempts only, never for another reservation (docs/design/hold.md). While it has none because others must
+have a unit of its limits first, later wide tasks and gangs leave it all of its limits. The hold and all vetoes apply
+to its proposal as to any other. What was reserved last is not reserved again until another task has started there: a
+stream of wide tasks must not keep narrow ones out.
 
 A worker is reserved only while it would suffice if it were empty, and while every attempt that must end first has an
 expected end. Frozen attempts have none, and neither have those without a prediction and a time limit: the reservation
@@ -18,18 +19,19 @@ might keep others out for ever.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
 
-from loopline_master.core.estimates.holder_estimate import latest_reserved, left_s, limits_suffice_later
-from loopline_master.core.events import JobLimited, LimitChanged
+from loopline_master.core.estimates.holder_estimate import has_end, latest_reserved, left_s, limits_suffice_later
+from loopline_master.core.events import JobLimited, LimitChanged, SnapshotWritten
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import UNSEATED, Attempt, Job, Worker
 from loopline_master.core.kernel.index.requirement_class import limits_of, owner_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
-from loopline_master.core.kernel.index.units import time_until
+from loopline_master.core.kernel.index.units import Turn, time_until
+from loopline_master.core.kernel.kernel_events import MasterStarted
 from loopline_master.core.kernel.state import State
 from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies.policy import Placement, Proposal, View
@@ -75,7 +77,12 @@ class Reservations(Wing):
                     self.state.index.slots.place(worker)
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {LimitChanged: self._renew, JobLimited: self._renew}
+        forget = self._forget_turns
+        return {LimitChanged: self._renew, JobLimited: self._renew, MasterStarted: forget, SnapshotWritten: forget}
+
+    def _forget_turns(self, event: MasterStarted | SnapshotWritten, tell: Tell) -> None:
+        """Forget which limits are left to wide tasks: a restarted scheduler does not know."""
+        self.state.index.requirements.units.of_wide = {}
 
     def _renew(self, event: LimitChanged | JobLimited, tell: Tell) -> None:
         """Release the workers of jobs with a new requirement class, and reserve again at the end of the step."""
@@ -139,7 +146,7 @@ class Reservations(Wing):
         self._offers[worker.name] = offers
         if not has_changed:
             return False
-        return self._free_in_s(job, worker) == inf or not limits_suffice_later(self.state, self._kept[worker.name])
+        return not self._will_be_free(job, worker) or not limits_suffice_later(self.state, self._kept[worker.name])
 
     def in_turn(self, ask: Ask) -> Ask:
         """Propose the tasks whose workers have been reserved long enough, then what the policy proposes."""
@@ -163,17 +170,18 @@ class Reservations(Wing):
             self._keys.setdefault(owner_of(key), set()).add(key)
         self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        waiting = dict[str, list[tuple[Job, RequirementClass]]]()
+        waiting = list[tuple[Turn, Job, RequirementClass]]()
         for owner in [*self._keys.keys() - owners]:
             self._keys[owner] &= requirements.jobs.keys()
             if theirs := self._first_ones(self._keys[owner]):
-                waiting[owner] = theirs
+                waiting += [(self.state.turn_of(job), job, key) for job, key in theirs]
             elif not self._keys[owner]:
                 del self._keys[owner]
-        for owner in sorted(
-            waiting, key=lambda owner: (self.state.wings.rank(owner), waiting[owner][0][0].turn, owner)
-        ):
-            any(self._reserve(job, key) for job, key in waiting[owner])
+        of_wide = dict[str, Turn]()
+        for turn, job, key in sorted(waiting, key=lambda one: (one[0], one[1].id)):
+            if job.owner not in owners and self._reserve(job, key, turn, of_wide):
+                owners.add(job.owner)
+        requirements.units.of_wide = of_wide
         if not self.is_awake:
             self.state.wings.arrange()
 
@@ -213,13 +221,39 @@ class Reservations(Wing):
         key, requirements = index.requirements.key_of(job), index.requirements
         return key not in requirements.out or requirements.units.wait_for_limits(key)
 
-    def _reserve(self, job: Job, key: RequirementClass) -> bool:
-        """Reserve the worker that is expected to have room first. False if there is none."""
-        requirements = self.state.index.requirements
-        if requirements.units.are_set_aside(key) or not limits_suffice_later(self.state, key):
+    def _reserve(self, job: Job, key: RequirementClass, turn: Turn, of_wide: dict[str, Turn]) -> bool:
+        """Reserve the worker that is expected to have room first. False if there is none, or others come first.
+
+        ``of_wide``: the limits of earlier tasks that others must have first; those of this task may be added.
+        """
+        if not limits_suffice_later(self.state, key):
             return False
-        if any(latest_reserved(self.state, holders) for _, holders in requirements.units.shortages(key)):
+        worker = self._first_to_have_room(job)
+        if worker is None:
             return False
+        if self._must_pass(key, turn, of_wide):
+            for name, _ in limits_of(key):
+                of_wide.setdefault(name, turn)
+            return False
+        job.reserved = worker.name
+        self._keep_resources(job, worker)
+        if not self._is_short(job, worker):
+            self._keep_slots(worker)
+        self.state.put(job)
+        return True
+
+    def _must_pass(self, key: RequirementClass, turn: Turn, of_wide: Collection[str]) -> bool:
+        """True if others must have units of a limit first, so that no unit may be set aside."""
+        units = self.state.index.requirements.units
+        if units.are_set_aside(key):
+            return True
+        for name, _ in limits_of(key):
+            if name in of_wide or (name in units.of_gangs and units.of_gangs[name] < turn):
+                return True
+        return any(latest_reserved(self.state, holders) for _, holders in units.shortages(key))
+
+    def _first_to_have_room(self, job: Job) -> Worker | None:
+        """Return the worker that is expected to have room first; None if there is none."""
         names = sorted(self._able(job) - self._holders.keys())
         first = job.arrival % len(names) if names else 0
         names = [*names[first:], *names[:first]][:_MOST_CANDIDATES]
@@ -235,15 +269,7 @@ class Reservations(Wing):
             ),
             default=(inf, ""),
         )
-        if best_s == inf:
-            return False
-        worker = self.state.workers[best]
-        job.reserved = worker.name
-        self._keep_resources(job, worker)
-        if not self._is_short(job, worker):
-            self._keep_slots(worker)
-        self.state.put(job)
-        return True
+        return None if best_s == inf else self.state.workers[best]
 
     def _last_was_reserved(self, worker: Worker) -> bool:
         """True if the latest start on the worker was one by reservation."""
@@ -268,6 +294,13 @@ class Reservations(Wing):
             ends = ((left_s(self.state, self.state.attempts[number]), units) for number, units in holders)
             longest_s = max(longest_s, time_until(missing, ends))
         return longest_s
+
+    def _will_be_free(self, job: Job, worker: Worker) -> bool:
+        """True if ``_free_in_s`` is finite: surely if each attempt there has an expected end and holds no GPU."""
+        here = self.state.index.attempts.of_worker.get(worker.name, {})
+        if job.spec.requires.gpus or not all(has_end(self.state, attempt) for attempt in here.values()):
+            return self._free_in_s(job, worker) < inf
+        return True
 
     def _free_in_s(self, job: Job, worker: Worker) -> float:
         """Return the expected time until enough of the worker is free, in seconds; infinity if none is expected."""

@@ -24,6 +24,8 @@ from loopline_shared.model import AttemptId
 from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gpus import COMPUTER, GPU, WHOLE_GPU, Gpu, GpuKind, by_capability
 
+_MOST_KNOWN = 4096
+"""Number of limits and users whose limits are remembered."""
 _NOTHING = Counter[str]()
 _NOTHING_PROMISED: Promised = {}
 
@@ -33,6 +35,7 @@ class CountedUnits(Units):
 
     def __init__(self, workers: Mapping[str, Worker], jobs: Mapping[int, Job], attempts: Attempts) -> None:
         self.allowed: dict[str, dict[str, int]] = {}  # by the name and user of a limit
+        self._limits_on: dict[tuple[str, str], list[tuple[str, int]]] = {}  # ``limits_on``, as far as computed
         self.used = Counter[tuple[str, str]]()  # units of a limit in use, by a user or WHOLE_GRID
         self.running = Counter[int]()  # tasks that may be running, by job with a limit of them
         self._members = Counter[AttemptId]()  # attempts that may be running, by launch of such a job
@@ -79,6 +82,10 @@ class CountedUnits(Units):
             job = self._jobs.get(of)
             return inf if job is None or job.max_running is None else job.max_running - self.running[of]
         left, theirs = inf, self._aside.get(of)
+        if theirs is None and not promised:  # the usual case
+            for whom, allowed in self.limits_on(of, user):
+                left = min(left, allowed - self.used[of, whom])
+            return left
         kept = dict(limits_of(theirs))[of] if theirs else 0
         for whom, allowed in self.limits_on(of, user):
             is_kept = theirs is not None and whom in (WHOLE_GRID, owner_of(theirs))
@@ -328,20 +335,28 @@ class CountedUnits(Units):
     def allow(self, limit: Limit) -> None:
         """Set a limit."""
         self.allowed.setdefault(limit.name, {})[limit.user] = limit.units
+        self._limits_on.clear()
 
     def lift(self, name: str, user: str) -> None:
         """Remove a limit."""
+        self._limits_on.clear()
         del self.allowed[name][user]
         if not self.allowed[name]:
             del self.allowed[name]
 
     def limits_on(self, name: str, user: str) -> list[tuple[str, int]]:
         """Return the limits of a user, each as WHOLE_GRID or the user, and the units that it allows."""
+        known = self._limits_on.get((name, user))
+        if known is not None:
+            return known
+        if len(self._limits_on) >= _MOST_KNOWN:
+            self._limits_on.clear()
         found, allowed = list[tuple[str, int]](), self.allowed.get(name, {})
         if (of_all := allowed.get(WHOLE_GRID)) is not None:
             found.append((WHOLE_GRID, of_all))
         if (own := allowed.get(user, allowed.get(EACH_USER))) is not None:
             found.append((user, own))
+        self._limits_on[name, user] = found
         return found
 
     def holders_by(self, name: str, whom: str) -> list[tuple[AttemptId, int]]:

@@ -5,10 +5,11 @@ left at its start, and a worker has at most one plan for each resource. Other ta
 they leave it its slots. Plans of gangs with units are never promises, and held gangs have none.
 
 A planned gang holds no unit of a limit. If all its workers are free at its start, but a limit is used up, units are
-set aside for it, for one gang at a time of each limit (``Plan.sets_aside``). A gang has no plan while nothing can be
-set aside: if its limits never allow it, units are set aside for another job, holders have no expected end, or the
-latest holder is a gang that had units set aside, so that other tasks have a turn. So it keeps workers free only while
-it waits for attempts that end, and these wait for nothing (docs/design/hold.md).
+set aside for it (``Plan.sets_aside``). Of the gangs that need a limit which is used up, only the first in turn has a
+plan (precedence.py). A gang has no plan while nothing can be set aside: if its limits never allow it, units are set
+aside for another job, holders have no expected end, or the latest holder is a gang that had units set aside, so that
+other tasks have a turn. So a gang keeps workers free only while it waits for attempts that end, and these wait for
+nothing (docs/design/hold.md).
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from loopline_master.core.estimates.holder_estimate import latest_reserved, limi
 from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.index.requirement_class import limits_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
+from loopline_master.core.kernel.index.units import Turn
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.planning.grid_horizons import busy_of
 from loopline_master.core.wings.gangs.planning.plan import Plan
 from loopline_shared.model import AttemptId
 from loopline_shared.protocol.gpus import COMPUTER, GPU
+
+_NO_NAMES = frozenset[str]()
 
 
 class GangUnits:
@@ -44,15 +48,13 @@ class GangUnits:
     # --- resources --------------------------------------------------------------------------------------------
 
     def eligible(self, key: RequirementClass) -> Collection[str]:
-        """Return the workers that have the units of a class left. Empty while its limits forbid a plan."""
-        if self._is_blocked(key):
-            return ()
+        """Return the workers that have the units of a class left."""
         workers = self._state.index.requirements.with_resources(key)
         return self._first(workers) if _needs_gpus(key) else workers
 
     def eligible_later(self, key: RequirementClass) -> Mapping[int, Collection[str]]:
         """Return workers that have too few units left now, by the time when running work leaves them enough."""
-        if not resources_of(key) or self._is_blocked(key):
+        if not resources_of(key):
             return {}
         requirements, found = self._state.index.requirements, defaultdict[int, list[str]](list)
         lacking = requirements.lacking_resources(key)
@@ -91,10 +93,32 @@ class GangUnits:
         requirements = self._state.index.requirements
         return requirements.key_of(job) not in requirements.out
 
+    def lacks(self, key: RequirementClass) -> tuple[frozenset[str], bool]:
+        """Return the limits of a class if they are used up, and True if nothing may be set aside for it now.
+
+        No limits if it cannot wait for them: they never allow it, or too few holders have an expected end.
+        """
+        requirements = self._state.index.requirements
+        if key not in requirements.out:
+            return _NO_NAMES, False
+        if not requirements.units.wait_for_limits(key) or not limits_suffice_later(self._state, key):
+            return _NO_NAMES, True
+        return frozenset(name for name, _ in limits_of(key)), self._must_pass(key)
+
+    def must_leave(self, names: Collection[str], turn: Turn) -> bool:
+        """True if a wide task whose turn is earlier needs one of these limits."""
+        of_wide = self._state.index.requirements.units.of_wide
+        return bool(of_wide) and any(of_wide[name] < turn for name in names if name in of_wide)
+
+    def note_turns(self, turns: Mapping[str, Turn]) -> None:
+        """Let later wide tasks leave limits to the gangs that lack them."""
+        self._state.index.requirements.units.of_gangs = turns
+
     def try_to_set_aside(self, plan: Plan, job: Job) -> None:
         """Set units aside for a due gang that lacks units of its limits, unless that must wait."""
         key = self._state.index.requirements.key_of(job)
-        if key not in self._aside.values() and not self._is_blocked(key):
+        lacks, must_pass = self.lacks(key)
+        if lacks and not must_pass and key not in self._aside.values():
             self._set_aside(plan.job, key)
             plan.sets_aside = True
             self._state.put(plan)
@@ -130,13 +154,10 @@ class GangUnits:
         for name, _ in limits_of(key):
             self._state.index.requirements.units_change(name)
 
-    def _is_blocked(self, key: RequirementClass) -> bool:
-        """True if the limits of a class are used up, and nothing may be set aside until they are free."""
-        requirements = self._state.index.requirements
-        if key not in requirements.out:
-            return False
-        units = requirements.units
-        if not units.wait_for_limits(key) or units.are_set_aside(key) or not limits_suffice_later(self._state, key):
+    def _must_pass(self, key: RequirementClass) -> bool:
+        """True if units are set aside for another class, or others have a turn first."""
+        units = self._state.index.requirements.units
+        if units.are_set_aside(key):
             return True
         return key not in self._aside.values() and any(self._was_gang(holders) for _, holders in units.shortages(key))
 

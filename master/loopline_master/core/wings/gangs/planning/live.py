@@ -90,6 +90,7 @@ class Planning:
         if not state.index.parallel and not self._plans:
             self.book, self.is_left = None, False
             self._units.release({})
+            self._units.note_turns({})
             return
         self._note_ended()
         if self.book is None:
@@ -101,6 +102,7 @@ class Planning:
         self._waiting = self._gangs(book)
         self._backlog_s = math.fsum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         self.is_left = book.revise(self._waiting)
+        self._units.note_turns(book.precedence.turns())
         self._units.release(book.plans)
         self._store(book)
 
@@ -129,6 +131,8 @@ class Planning:
         book = self.book
         assert book is not None
         book.withdraw(plan.job, has_started=True)
+        book.precedence.note_started(plan.job)
+        self._units.note_turns(book.precedence.turns())
         self._units.note_started(plan, self._state.jobs[plan.job])
         self._units.release(book.plans)
         del self._waiting[plan.job]
@@ -139,8 +143,25 @@ class Planning:
         """Apply the step's changes since the revision, and store its changes of the plans."""
         if self.book is not None:
             self._take_in(self.book, self._touched())
-            self.book.settle(self._waiting)
+            claiming = {*self.book.precedence.claims.values()}
+            for number, one in self._waiting.items():
+                self._waiting[number] = self._with_lacks(one, has_claim=number in claiming)
+            self.book.finish_step(self._waiting)
+            self.is_left |= self.book.cursor is not None
             self._store(self.book)
+
+    def _with_lacks(self, one: WaitingGang, *, has_claim: bool) -> WaitingGang:
+        """Return a waiting gang with the limits that it lacks now. With a claim it need not pass wide tasks."""
+        if not one.holds_units:
+            return one
+        lacks, must_pass = self._units.lacks(self._state.index.requirements.key_of(self._state.jobs[one.job]))
+        if lacks and not has_claim:
+            must_pass |= self._units.must_leave(lacks, one.turn)
+        return (
+            one
+            if (lacks, must_pass) == (one.lacks, one.must_pass)
+            else replace(one, lacks=lacks, must_pass=must_pass)
+        )
 
     def may_go_first(self, job: Job, number: int, worker: Worker) -> bool:
         """True if the task, started on this worker now, delays no gang that is planned there.
@@ -225,7 +246,6 @@ class Planning:
         Gangs of the user who has used least for their share are planned first; existing plans stay where they are.
         """
         state, found = self._state, {}
-        by_tag = state.settings.policy == "fair"
         for arrival in state.index.parallel:
             job = state.index.live[arrival]
             number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
@@ -233,8 +253,8 @@ class Planning:
             is_new = job.id not in book.plans and job.id not in self._plans
             if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book.plans):
                 continue  # the jobs that it waits for could need any slots that it kept
-            used = state.wings.rank(job.owner)
-            found[job.id] = self._gang(book, job, number, (used, job.tag if by_tag else 0.0, arrival))
+            one = self._gang(book, job, number, state.turn_of(job))
+            found[job.id] = self._with_lacks(one, has_claim=book.claim_of(one) > 0)
         return found
 
     def _gang(self, book: PlanBook, job: Job, number: int, turn: tuple[float, float, int]) -> WaitingGang:

@@ -109,6 +109,8 @@ class WaitingGang:
     behind: int | None = None  # arrival of the first of them
     holds_units: bool = False  # of limits, or of ``resources``: their ends by limits are not planned
     resources: frozenset[str] = frozenset()  # of its workers
+    lacks: frozenset[str] = frozenset()  # its limits, if they are used up and holders are expected to end
+    must_pass: bool = False  # they are used up, and nothing may be set aside for it now
 
 
 def steps_of(limit_s: float) -> int:

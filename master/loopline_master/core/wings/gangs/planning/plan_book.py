@@ -25,6 +25,7 @@ from loopline_master.core.wings.gangs.planning.plan import (
 from loopline_master.core.wings.gangs.planning.plan_record import note_change, note_start
 from loopline_master.core.wings.gangs.planning.planner import Planner, Slot
 from loopline_master.core.wings.gangs.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
+from loopline_master.core.wings.gangs.planning.precedence import Precedence, are_rivals, first_without_plans
 from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.gpus import COMPUTER
@@ -33,6 +34,7 @@ NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
 """Limits for one revision: gangs planned, and gangs checked for an earlier start."""
 Later = tuple[tuple[int, Workers], ...]
 """Workers that may run a gang from a time on."""
+_BARRED = "its limits are used up"
 _NEVER = (-1, 0)
 """Before the first plan, in the order of (start, job)."""
 
@@ -59,6 +61,8 @@ class PlanBook:
         self._gangs: dict[int, PlannedGang] = {}
         self._on: dict[str, set[int]] = {}  # jobs planned on a worker
         self._needing: dict[int, frozenset[str]] = {}  # resources that planned gangs need, by job
+        self.precedence = Precedence()
+        self._kept: list[tuple[WaitingGang, Workers]] = []  # workers kept from rivals by gangs that have no plan
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and the reason
         self._judged: set[int] = set()  # jobs whose plan may have changed its kind
         self._reach = 0  # the farthest time of the profile until now
@@ -130,6 +134,7 @@ class PlanBook:
                 self.withdraw(job, has_started=False)
         self._classes.clear()  # the workers that serve a class may have changed
         self._displace_held(waiting)
+        self._choose(waiting, self.claim_of)
         self._displace_refused(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
@@ -139,8 +144,14 @@ class PlanBook:
         self.settle(waiting)
         return is_left or self.cursor is not None
 
+    def finish_step(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Apply which limits are used up at the end of a step, and judge plans beside a change."""
+        claiming = set(self.precedence.claims.values())
+        self._choose(waiting, lambda one: one.job in claiming)
+        self.settle(waiting)
+
     def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
-        """Judge the plans again that are beside a change, at the end of a step."""
+        """Judge the plans again that are beside a change."""
         for job in sorted(self._judged & self.plans.keys()):
             if not self.plans[job].is_promise:  # a promise remains one
                 self._judge(waiting[job])
@@ -181,6 +192,25 @@ class PlanBook:
             if slot.start < int(one.earliest):
                 self._lift(job)
                 self._displace(job, "the jobs that it may not pass take longer")
+
+    def claim_of(self, one: WaitingGang) -> int:
+        """Return the strength of a gang's claim on its limits: 2 with units set aside, 1 with a plan, otherwise 0.
+
+        Of the gangs whose limits are used up at the end of a step, only those with a claim have a plan.
+        """
+        plan = self.plans.get(one.job)
+        return 0 if plan is None or plan.start is None else 1 + plan.sets_aside
+
+    def _choose(self, waiting: Mapping[int, WaitingGang], claim_of: Callable[[WaitingGang], int]) -> None:
+        """Choose the gangs that claim limits, and drop the plans of gangs that must wait."""
+        self.precedence.choose(waiting.values(), claim_of, lambda one: self._able_later(self._possible(one)) > 0)
+        for job in sorted(self.precedence.barred & self._slots.keys()):
+            gang, slot = self._gangs[job], self._slots[job]
+            self._lift(job)
+            self._note_freed(slot.start, slot.start + gang.limit)
+            self._leave(job)
+            self._displaced.pop(job, None)
+            self._book(waiting[job], self.plans[job], gang, None, _BARRED)
 
     def _displace_refused(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Displace plans that are due on a worker that accepts no gang now, because it is silent or distrusted."""
@@ -225,9 +255,14 @@ class PlanBook:
         """Plan gangs without a start, within the limit; True if some are left for the next revision."""
         new = [one for one in waiting.values() if self._is_unplanned(one)]
         found = 0
+        self._kept.clear()
         for one in sorted(new, key=lambda one: one.turn):
-            gang = self._gang(one)
-            if self._planner.fits(gang, self._planner.profile.last) is None:
+            if one.job in self.precedence.barred:
+                self._note_hopeless(one)
+                continue
+            gang = self._spared(one, self._gang(one))
+            if self._planner.fits(gang, self._planner.profile.last) is None:  # each plan may change it
+                self._keep_workers(one)
                 self._note_hopeless(one)
             elif found == NEW_AT_ONCE:
                 return True
@@ -245,7 +280,7 @@ class PlanBook:
         if one.job not in self.plans:
             plan = self._new_plan(one)
             able = "are expected to have what it needs" if one.holds_units else "that could run it are there"
-            plan.reason = f"too few workers {able}"
+            plan.reason = _BARRED if one.job in self.precedence.barred else f"too few workers {able}"
             self._change(plan)
 
     def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
@@ -307,7 +342,7 @@ class PlanBook:
 
     def _move_forward(self, one: WaitingGang) -> None:
         job, plan = one.job, self.plans[one.job]
-        gang, old = self._gang(one), self._slots[one.job]
+        gang, old = self._spared(one, self._gang(one)), self._slots[one.job]
         new = self._planner.move_forward(gang, old, self._tick, self.lattice_of(one), int(one.earliest))
         if new is old:
             return
@@ -348,12 +383,16 @@ class PlanBook:
 
     def _gang(self, one: WaitingGang) -> PlannedGang:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""
+        gang = self._possible(one)
+        if one.job in self.precedence.barred:
+            return replace(gang, eligible=0, later=())
+        return _without(gang, self._rivals_of(one)) if self._needing or one.resources else gang
+
+    def _possible(self, one: WaitingGang) -> PlannedGang:
+        """Return the gang with the workers that may run it as soon as no plan is there for the same resources."""
         workers, later = self._classes.get(one.needs) or self._workers_of(one)
         if one.resources and one.behind is not None:
             workers, later = 0, ()  # the jobs that it waits for could need these units
-        if self._needing or one.resources:
-            free = ~self._rivals_of(one)
-            workers, later = workers & free, tuple((at, more & free) for at, more in later)
         plan = self.plans.get(one.job)
         limit = steps_of(plan.limit_s if plan else one.limit_s)
         return PlannedGang(one.job, limit, one.nodes, one.slots, workers, later=later, resources=one.resources)
@@ -369,14 +408,32 @@ class PlanBook:
 
     def _rivals_of(self, one: WaitingGang) -> Workers:
         """Return the workers that have a plan for a resource that a gang needs: each has one plan at most for it."""
-        own, is_exclusive = one.resources, COMPUTER in one.resources
-        rivals = [
-            name
-            for job in (self._slots if is_exclusive else self._needing)
-            if job != one.job and (is_exclusive or COMPUTER in self._needing[job] or own & self._needing[job])
-            for name in self._slots[job].place
-        ]
-        return self._pool.of(rivals)
+        return self._pool.of([name for job in self._rival_jobs(one) for name in self._slots[job].place])
+
+    def _rival_jobs(self, one: WaitingGang) -> list[int]:
+        of = self._needing
+        planned = self._slots if COMPUTER in one.resources else of
+        return [job for job in planned if job != one.job and are_rivals(one.resources, of.get(job, ()))]
+
+    def _keep_workers(self, one: WaitingGang) -> None:
+        """Keep workers for a gang that has no plan because of other plans for its resources there."""
+        if able := self._able_later(self._spared(one, self._possible(one))):
+            rivals, names = self._rival_jobs(one), self._pool.names(able)
+            plans = {name: [self.plans[job] for job in self._on.get(name, ()) if job in rivals] for name in names}
+            self._kept.append((one, self._pool.of(first_without_plans(names, one.nodes, plans))))
+
+    def _able_later(self, gang: PlannedGang) -> Workers:
+        """Return the workers that may run a gang once all work and all plans have ended; none if they are too few."""
+        last = self._planner.profile.last
+        return self._pool.able(self._planner.profile.over(last, last + gang.limit), gang, last)
+
+    def _spared(self, one: WaitingGang, gang: PlannedGang) -> PlannedGang:
+        """Return the gang without the workers that rivals keep, except its present ones."""
+        slot = self._slots.get(one.job)
+        for other, workers in self._kept:
+            if other.job != one.job and are_rivals(one.resources, other.resources):
+                gang = _without(gang, workers & ~self._pool.of(slot.place) if slot else workers)
+        return gang
 
     def _enter(self, gang: PlannedGang, slot: Slot[Machines]) -> None:
         self._note(gang, slot)
@@ -424,3 +481,9 @@ class PlanBook:
 
     def _change(self, plan: Plan) -> None:
         self.changed[plan.id] = plan
+
+
+def _without(gang: PlannedGang, workers: Workers) -> PlannedGang:
+    """Return a gang that may not run on these workers."""
+    later = tuple((at, more & ~workers) for at, more in gang.later)
+    return replace(gang, eligible=gang.eligible & ~workers, later=later)

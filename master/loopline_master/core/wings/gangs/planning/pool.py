@@ -99,6 +99,11 @@ class Pool:
 
     def place(self, pieces: Sequence[Piece], job: PlannedGang, start: int) -> Machines | None:
         """Return the workers of a gang, on the fewest switches, that have its slots free throughout the pieces."""
+        able = self.able(pieces, job, start)
+        return self._chosen(able, job.nodes) if able else None
+
+    def able(self, pieces: Sequence[Piece], job: PlannedGang, start: int) -> Workers:
+        """Return all workers that have the slots of a gang free throughout the pieces; none if there are too few."""
         eligible = job.eligible
         for at, workers in job.later:
             if at <= start:
@@ -107,8 +112,8 @@ class Pool:
         for piece in pieces:
             free &= piece + missing
             if free.bit_count() < nodes:
-                return None
-        return self._chosen(free >> _GUARD, nodes)
+                return 0
+        return free >> _GUARD
 
     def holds(self, pieces: Sequence[Piece], share: Share) -> bool:
         """True if these workers have these slots free throughout the pieces."""
@@ -119,10 +124,16 @@ class Pool:
     def _chosen(self, free: Workers, nodes: int) -> Machines:
         """Return ``nodes`` of these workers, by switch and name."""
         on: dict[str, list[str]] = defaultdict(list)
-        flags = free.to_bytes(len(self._names) * _BYTES, "little")[::_BYTES]
-        for name, switch in compress(zip(self._names, self._switches, strict=True), flags):
+        for name, switch in compress(zip(self._names, self._switches, strict=True), self._flags(free)):
             on[switch].append(name)
         return on_fewest_switches(on, nodes)
+
+    def names(self, workers: Workers) -> list[str]:
+        """Return the names of these workers."""
+        return [*compress(self._names, self._flags(workers))]
+
+    def _flags(self, workers: Workers) -> bytes:
+        return workers.to_bytes(len(self._names) * _BYTES, "little")[::_BYTES]
 
 
 def on_fewest_switches(on: dict[str, list[str]], nodes: int) -> Machines:

@@ -1,0 +1,129 @@
+"""Every job starts under endless streams of others: gangs, wide and narrow tasks, with limits and resources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, Order
+from tests.campaign import PATIENT, tried
+from tests.scheduling.test_gang_units import all_report, grid
+from tests.scheduling.units import limit, offering, running, submit
+
+POLICIES = sorted(REGISTRY)
+RUN_S, TURN_S = 10.0, 2.5
+M, N, FPGA, BOTH = {"m": 1}, {"n": 1}, {"fpga": 1}, {"m": 1, "n": 1}
+EXCLUSIVE = {"exclusive": True}
+
+
+def seconds_until_start(
+    watched: dict[str, Any],
+    stream: list[dict[str, Any]],
+    policy: str = "first-come",
+    order: Order = Order.NONE,
+    workers: int = 8,
+    slots: int = 2,
+    limits: int = 4,
+    within_s: float = 400.0,
+) -> float:
+    """Return the time until the watched job starts, which arrives after ``ahead`` jobs of each kind of the stream.
+
+    All tasks run for 10 s and have a limit of 20 s. As soon as a job of the stream starts, another one arrives. The
+    workers beyond the first eight take no members of gangs.
+    """
+    made = grid(*map(str, range(min(workers, 8))), slots=slots, order=order, policy=policy, fpga=1)
+    for number in range(8, workers):
+        made.join(str(number), replace(offering(slots, fpga=1), fences=True))
+    for name in ("m", "n"):
+        limit(made, name, limits)
+    begun, kinds, ahead = dict[AttemptId, float](), count(), max(2, 6 // len(stream))
+
+    def submitted(kind: dict[str, Any]) -> int:
+        return submit(made, **{"timeout_s": 20, "size": 10.0 * kind.get("nodes", 1), **kind})
+
+    waiting = {submitted(stream[next(kinds) % len(stream)]) for _ in range(ahead * len(stream))}
+    job, since = submitted(watched), made.now
+    while made.now < since + within_s:
+        all_report(made, 1)
+        made.now += TURN_S
+        for attempt in running(made):
+            if made.now - begun.setdefault(attempt, made.now) >= RUN_S:
+                made.end(attempt)
+        started = {attempt.job for attempt in (*begun, *running(made))}
+        if job in started:
+            return made.now - since
+        waiting -= started
+        while len(waiting) < ahead * len(stream):
+            waiting.add(submitted(stream[next(kinds) % len(stream)]))
+    raise AssertionError(f"job {job} has not started within {within_s:.0f} s: {made.job(job)}")
+
+
+def gangs(nodes: int, needs: dict[str, int], owner: str = "bob", **more: Any) -> dict[str, Any]:
+    return {"nodes": nodes, "needs": needs, "owner": owner, **more}
+
+
+def single(needs: dict[str, int], owner: str = "bob", **more: Any) -> dict[str, Any]:
+    return {"needs": needs, "owner": owner, **more}
+
+
+@pytest.mark.parametrize(
+    ("watched", "stream"),
+    [
+        (gangs(4, M), [gangs(3, M)]),
+        (gangs(4, M, "ann"), [gangs(3, M)]),
+        (gangs(4, BOTH), [gangs(3, M), gangs(3, N, "cat")]),
+        (single({"m": 4, "n": 4}), [gangs(3, M), gangs(3, N, "cat")]),
+        (
+            single({"m": 4, "n": 4}, "ann"),
+            [single({"m": 3}), single({"n": 3}, "cat"), single(M, "dan"), single(N, "eve")],
+        ),
+        (gangs(6, FPGA), [gangs(3, FPGA)]),
+        (gangs(4, M, requires=EXCLUSIVE), [gangs(3, M), gangs(3, {}, "cat")]),
+        (gangs(4, {**M, **FPGA}), [gangs(3, M), gangs(3, FPGA, "cat")]),
+        (gangs(4, BOTH), [single({"m": 3}), single({"n": 3}, "cat"), single(M, "dan"), single(N, "eve")]),
+    ],
+    ids=str,
+)
+def test_job_starts_under_an_endless_stream(watched: dict[str, Any], stream: list[dict[str, Any]]) -> None:
+    assert seconds_until_start(watched, stream) <= 120.0
+
+
+def test_gang_starts_on_few_slots_that_wide_and_narrow_tasks_take() -> None:
+    stream = [single({"m": 3}), single(M, "cat"), single({}, "dan"), single({}, "dan")]
+    assert seconds_until_start(gangs(4, M), stream, workers=4, slots=1) <= 120.0
+
+
+@pytest.mark.parametrize("order", [Order.NONE, Order.DELIVER])
+@pytest.mark.parametrize("policy", ["round-robin", "fair"])
+def test_gang_has_its_turn_although_wide_and_narrow_tasks_start_in_one_step(policy: str, order: Order) -> None:
+    stream = [single(N, "ann"), single({"m": 3}, requires={"slots": 2}), single(BOTH, "cat")]
+    assert seconds_until_start(gangs(2, {**M, **FPGA}, "ann"), stream, policy, order) <= 120.0
+
+
+users = st.sampled_from(["ann", "ann", "bob", "cat"])
+needs_of_gangs = st.sampled_from([{}, M, N, BOTH, FPGA, {**M, **FPGA}])
+needs_of_one = st.sampled_from([{}, M, N, BOTH, FPGA, {"m": 3}, {"m": 4, "n": 2}, {"n": 4}, {"n": 3, **FPGA}])
+requirements = st.sampled_from([{}, {}, {"slots": 2}, EXCLUSIVE])
+jobs = st.one_of(
+    st.builds(gangs, nodes=st.integers(2, 4), needs=needs_of_gangs, owner=users, requires=requirements),
+    st.builds(single, needs=needs_of_one, owner=users, requires=requirements),
+)
+
+
+@settings(PATIENT, max_examples=tried(12))
+@given(
+    watched=jobs,
+    stream=st.lists(jobs, min_size=1, max_size=3),
+    policy=st.sampled_from(POLICIES),
+    order=st.sampled_from([Order.NONE, Order.DELIVER]),
+)
+def test_every_job_starts_under_random_streams(
+    watched: dict[str, Any], stream: list[dict[str, Any]], policy: str, order: Order
+) -> None:
+    seconds_until_start(watched, stream, policy, order, workers=10)
