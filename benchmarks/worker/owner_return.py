@@ -3,9 +3,9 @@
 A real master, a real worker on two slots under a real X server without a screen, two tasks that do nothing but
 compute. In each round this program moves the mouse, and watches from outside until the kernel lets neither task
 compute any more: its control group is set to freeze, it is stopped, or a stop signal waits for it. That a task has
-not computed for some time says nothing: the owner's programs may have all of the processor. This program has real-
-time priority meanwhile, so that they do not delay it. The worker's own figures are printed too. Between two rounds,
-tasks run again. Needs root, Xvfb, xdotool and libXtst.
+not computed for some time says nothing: the owner's programs may have all of the processor. This program has
+real-time priority meanwhile, so that they do not delay it. The worker's own figures are printed too. Between two
+rounds, tasks run again. Needs root, Xvfb, xdotool and libXtst.
 
     python benchmarks/worker/owner_return.py [--full] [--rounds 3] [--busy 2] [--json]
 

@@ -164,6 +164,7 @@ async def test_worker_that_is_awake_cannot_be_woken(master: Bench) -> None:
     ("counts", "words"),
     [
         ({"failed_wakes": 3}, "did not wake 3 times in a row"),
+        ({"failed_wakes": 4, "unused_wakes": 3}, "did not wake 4 times in a row"),
         ({"unused_wakes": 3}, "was woken 3 times in a row and got no task"),
         ({"failed_wakes": 2, "unused_wakes": 2}, ""),
     ],

@@ -74,3 +74,4 @@ async def test_energy_of_declared_watts_is_charged_by_cpu_time(grid: Grid) -> No
     assert "of CO2 at 400 g per kWh" in shown
     assert "declared watts" in shown
     assert "without a figure: 1 job" in shown
+    assert "useful, 0 Wh wasted (declared watts)" in " ".join((await loopline(grid, "job", str(job))).split())

@@ -122,3 +122,20 @@ def test_every_code_of_a_veto_has_words_and_a_scene() -> None:
     }
     assert codes == {*OF_WINGS}
     assert {*SCENES} == {*OF_KERNEL, *OF_WINGS}
+
+
+def test_task_is_given_its_own_reason_and_not_that_of_the_next_task() -> None:
+    grid = Grid(order=Order.NONE)
+    grid.join("a")
+    grid.join("b")
+    grid.submit(1, 100.0, max_replicas=1)
+    job = grid.submit(2, 5.0, quorum=2)
+    (first,) = grid.attempts_of(TaskId(job, 1))
+    grid.end(first)
+    (second,) = grid.attempts_of(TaskId(job, 2))
+    grid.scheduler.state.workers[grid.attempt(job).worker].health = -1.0
+    grid.end(second, Outcome.FAILED)
+    for task, code in ((1, "tried_there"), (2, "failed_there")):
+        explained = explain_task(grid.scheduler, TaskId(job, task))
+        assert explained is not None
+        assert f"a start on 1 free worker {OF_KERNEL[code]}" in explained.sentence

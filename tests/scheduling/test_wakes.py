@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import JobCancelled, JobPaused, MasterStoodStill, WakeRequested
+from loopline_master.core.events import JobCancelled, JobPaused, MasterStoodStill, WakeRequested, WorkerDrained
 from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Done
@@ -38,9 +38,9 @@ def put_to_sleep(
         grid.report(name, good_bye=GoodBye(kind, by, replace(WAKE, **wake)))
 
 
-def asleep_grid(*names: str, **chosen: Any) -> Grid:
+def asleep_grid(*names: str, slots: int = 1, **chosen: Any) -> Grid:
     grid = Grid(policy="first-come", **{"max_replicas": 1} | chosen)
-    put_to_sleep(grid, *names)
+    put_to_sleep(grid, *names, slots=slots)
     return grid
 
 
@@ -77,6 +77,36 @@ def test_demand_counts_tasks_for_computers_that_are_being_woken() -> None:
     grid.join("a1")
     (line,) = demand_view(grid.scheduler.state).demands
     assert (line.tasks, line.coming) == (4, 1)
+
+
+def test_drained_computer_that_an_operator_wakes_is_not_expected_to_run_tasks() -> None:
+    grid = asleep_grid("a1", "a2")
+    grid.ask(WorkerDrained("a1"))
+    grid.ask(WakeRequested("a1"))
+    grid.submit(1, size=600.0)
+    assert demand_view(grid.scheduler.state).demands[0].coming == 0
+    assert waking(grid) == ["a1", "a2"]
+    assert demand_view(grid.scheduler.state).demands[0].coming == 1
+
+
+def test_coming_tasks_of_several_jobs_fill_each_computer_once() -> None:
+    grid = asleep_grid("a1", "a2", slots=2)
+    for count in (1, 2, 5):
+        grid.submit(count, size=count * 600.0)
+    assert waking(grid) == ["a1", "a2"]
+    (line,) = demand_view(grid.scheduler.state).demands
+    assert (line.jobs, line.tasks, line.coming) == (3, 6, 4), "the last tasks of two jobs are held"
+
+
+def test_tries_to_wake_a_computer_for_one_sleep_count_as_one_wake_without_a_task() -> None:
+    grid = asleep_grid("a1")
+    job = grid.submit(1, size=600.0)
+    assert waking(grid) == ["a1"]
+    grid.wait(GIVE_UP_S + 1.0)
+    assert (waking(grid), grid.store.sleepers["a1"].failed_wakes) == (["a1"], 1)
+    grid.ask(JobCancelled(job))
+    grid.join("a1")
+    assert grid.store.sleepers["a1"].unused_wakes == 1
 
 
 def test_time_of_the_next_plan_survives_a_restart() -> None:

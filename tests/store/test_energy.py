@@ -9,6 +9,7 @@ from loopline_master.core.wings.checkpoints.saved_work import CheckpointAccount
 from loopline_master.core.wings.energy.attempt_energy import AttemptEnergy
 from loopline_master.store import Store, open_store
 from loopline_master.store.history.energy_sums import energy_by
+from loopline_master.store.history.job_sums import LARGE
 from loopline_shared.model import AttemptState
 from loopline_shared.protocol.attempt_figures import EnergySource
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
@@ -67,6 +68,15 @@ async def test_lines_without_energy_have_none(store):
     [line] = (await store.usage.by("user", 0.0, 1e9, 9)).lines
     assert line.energy is None
     assert (await store.jobs.detail(1)).energy is None
+
+
+async def test_large_job_has_its_energy_once_it_has_ended(store):
+    large = {"task_count": LARGE}
+    await keep(store, a_job(1, **large), a_task(1), a_worker("ant"))
+    await keep(store, an_attempt(1, number=1, **ended()), of_wings=of_wings(AttemptEnergy(1, 1, 1, PACKAGE, KWH)))
+    assert (await store.jobs.detail(1)).energy is None
+    await keep(store, a_job(1, departure=2, **large))
+    assert (await store.jobs.detail(1)).energy.useful_kwh == 1.0
 
 
 async def test_lines_with_the_most_energy_come_first_and_the_total_has_all(store):

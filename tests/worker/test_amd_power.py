@@ -49,3 +49,21 @@ async def test_power_is_read_while_a_task_has_the_gpu(tmp_path: Path) -> None:
     await watch.look()
     assert watch.readings[gpus[0].gpu.id].joules == 0.0
     assert watch.withheld(gpus[0]) == ""
+
+
+async def test_power_of_a_gpu_in_the_processor_is_not_its_own(tmp_path: Path) -> None:
+    add_amd(tmp_path, cores=8)
+    write(tmp_path / DEVICE / "hwmon/hwmon3/power1_average", "35000000\n")
+    gpus = find_gpus(tmp_path)
+    assert not Gpus(gpus, GpuLocks(tmp_path), KnownGpus(tmp_path / "gpus.json"), root=tmp_path).counts_energy
+    watch = GpuWatch(lambda: gpus, lambda: {gpus[0].gpu.id: [1]}, is_dedicated=True, root=tmp_path)
+    await watch.look()
+    assert gpus[0].gpu.id not in watch.readings
+
+
+def test_power_of_a_suspended_gpu_is_not_read_at_the_start(tmp_path: Path) -> None:
+    add_amd(tmp_path)
+    write(tmp_path / DEVICE / "hwmon/hwmon3/power1_average", "its driver refuses, or wakes the GPU\n")
+    assert Gpus(
+        find_gpus(tmp_path), GpuLocks(tmp_path), KnownGpus(tmp_path / "gpus.json"), root=tmp_path
+    ).counts_energy

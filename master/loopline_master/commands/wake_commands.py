@@ -55,10 +55,10 @@ class WakeCommands:
         elif name not in self._left_asleep:
             self._left_asleep.add(name)
             if sleeper.failed_wakes >= most:
-                message = "%s did not wake %d times in a row: it is left asleep until `loopline wake %s`"
+                count, words = sleeper.failed_wakes, "did not wake %d times in a row"
             else:
-                message = "%s was woken %d times in a row and got no task: it is left asleep until `loopline wake %s`"
-            log.warning(message, name, most, name)
+                count, words = sleeper.unused_wakes, "was woken %d times in a row and got no task"
+            log.warning(f"%s {words}: it is left asleep until `loopline wake %s`", name, count, name)
 
     async def run(self) -> None:
         """Carry out orders, until cancelled."""

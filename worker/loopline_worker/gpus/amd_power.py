@@ -1,4 +1,7 @@
-"""Energy of AMD's GPUs, from the power that their driver shows in hwmon: it has no energy counter."""
+"""Energy of AMD's GPUs, from the power that their driver shows in hwmon: it has no energy counter.
+
+For a GPU that is a part of the processor, that is the power of both: its energy is not known.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,11 @@ _FILES = ("power1_average", "power1_input")
 """Microwatts: newer GPUs have only the second."""
 _LONGEST_S = 30.0
 """A GPU is read every 10 s while it is awake. The power in a longer interval is not known."""
+
+
+def shows_power(device: Path) -> bool:
+    """True if the driver shows the power of the GPU. It is not read: reading it would wake a suspended GPU."""
+    return any(any(device.glob(f"hwmon/hwmon*/{name}")) for name in _FILES)
 
 
 def watts(device: Path) -> float | None:

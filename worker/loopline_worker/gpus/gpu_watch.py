@@ -3,7 +3,7 @@
 Compositors and browsers always have GPUs open, so use means load by a process that is no task. NVIDIA's GPUs are
 read by NVML, and only while they are awake and some program has them open: opening an unused GPU takes seconds, and
 keeps it awake. AMD's driver gives the load of a whole GPU; it is read while no task has the GPU. Its power is read
-always.
+whenever the GPU is awake.
 
 If the load by other programs cannot be measured while a program has the GPU open, the GPU counts as in use, unless
 ``gpu = dedicated`` is set.
@@ -119,7 +119,8 @@ class GpuWatch:
         for each in to_read:
             self._note_uses(each, tasks.get(each.gpu.id), time.monotonic())
         for each in self._gpus():
-            if each.maker is GpuMaker.AMD and is_there(each) and is_awake(each, self._root):
+            has_power = each.maker is GpuMaker.AMD and not each.integrated
+            if has_power and is_there(each) and is_awake(each, self._root):
                 self._note_power(each, time.monotonic())
 
     async def read(self, gpus: Sequence[LocalGpu]) -> None:

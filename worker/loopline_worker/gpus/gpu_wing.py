@@ -26,7 +26,7 @@ from loopline_shared.protocol.gpus import GPU
 from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
 from loopline_worker.core.gpu_tasks import CheckedGpu, GpuTasks
 from loopline_worker.files.staging import StagingError
-from loopline_worker.gpus.amd_power import watts
+from loopline_worker.gpus.amd_power import shows_power
 from loopline_worker.gpus.driver_libraries import driver_libraries
 from loopline_worker.gpus.gpu_energy import GpuEnergy
 from loopline_worker.gpus.gpu_watch import GpuWatch
@@ -91,7 +91,7 @@ class Gpus(AgentWing):
         return any(each.maker is GpuMaker.NVIDIA or self._shows_power(each) for each in self._gpus.values())
 
     def _shows_power(self, each: LocalGpu) -> bool:
-        return watts(device_of(each, self._root)) is not None
+        return not each.integrated and shows_power(device_of(each, self._root))
 
     def prepare(self, run: Run, job: Job) -> GpuPart | None:
         """Show a task its own GPUs only. Return None if it has no GPU."""

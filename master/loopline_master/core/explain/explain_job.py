@@ -87,7 +87,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     if task is not None and task.number in state.index.ready_sets[job.id].delayed:
         return _explain(task_id, "queued", [_delayed_task(state, job, task)])
     used_up = next(iter([*units_used_up(state, job), *slots_used_up(state, job)]), None)
-    waiting = _blocked(state, job) or used_up or _for_slot(state, job, 1)
+    waiting = _blocked(state, job) or used_up or _for_slot(state, job, 1, task_id.task)
     return _explain(task_id, "queued", [waiting.model_copy(update={"count": 1, "detail": again + waiting.detail})])
 
 
@@ -257,7 +257,8 @@ def _voted(job: Job, task: Task) -> str:
     return f"{counted(len(task.votes), 'result')} so far{differ}: {job.quorum} have to agree"
 
 
-def _for_slot(state: State, job: Job, count: int) -> Reason:
+def _for_slot(state: State, job: Job, count: int, task: int | None = None) -> Reason:
+    """Return how many tasks wait for a slot, and why ``task`` does not start on free ones; None: the next task."""
     if job.nodes > 1:
         return explain_gang.why_it_waits(state, job, count)
     requirements = state.index.requirements
@@ -268,7 +269,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     verb = "waits" if count == 1 else "wait"
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     free = [w for w in able if state.index.slots.free_slots(w) >= job.slots and requirements.fits(job, w)]
-    detail += why_not_on(state, job, free, known={reason.code for reason in slots_used_up(state, job)})
+    detail += why_not_on(state, job, task, free, known={reason.code for reason in slots_used_up(state, job)})
     waiting = [one for w in able for one in attempts.queues.of_worker.get(w.name, ()) if one.job != job.id]
     if waiting:
         detail += f"; {_by_job(waiting)} already {'waits' if len(waiting) == 1 else 'wait'} there"

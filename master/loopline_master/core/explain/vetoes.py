@@ -1,4 +1,4 @@
-"""Words for the reasons why a job's next task does not start on workers that have room for it."""
+"""Words for the reasons why a task does not start on workers that have room for it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ OF_WINGS: Mapping[str, str] = {
 """Words for the codes of vetoes."""
 
 
-def why_not_on(state: State, job: Job, free: Iterable[Worker], *, known: Collection[str] = ()) -> str:
-    """Return why the job's next task does not start on these workers, which have room for it.
+def why_not_on(
+    state: State, job: Job, task: int | None, free: Iterable[Worker], *, known: Collection[str] = ()
+) -> str:
+    """Return why the task, by default the job's next one, does not start on these workers, which have room for it.
 
     ``known``: codes that the explanation has named already.
     """
-    task = next(iter(state.index.ready_sets[job.id].to_retry.starts or state.fresh[job.id].starts), 1)
+    task = task or next(iter(state.index.ready_sets[job.id].to_retry.starts or state.fresh[job.id].starts), 1)
     counts = Counter(_refusal(state, job, task, worker) for worker in free)
     said = [
         f"; a start on {counted(counts[code], 'free worker')} {words}"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, case, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, bindparam, case, exists, func, select
 
 from loopline_master.store.history.attempt_sums import IS_VOTE, KEPT_KNOWN_S, ended_within
 from loopline_master.store.rows import insert_into
@@ -55,10 +55,10 @@ def energy_by(
 
 def energy_of_job(connection: Connection, job: int) -> EnergyUse | None:
     """Return the energy of a job's attempts; None if nothing was measured or declared."""
-    found: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
-    for row in _rows(connection, _query(jobs.c.id).where(energies.c.job == job)):
-        _add(found, row.source, row.useful_j, row.all_j - row.useful_j)
-    return _use_of(found) if found else None
+    sums = {
+        row.source: (row.useful_j, row.all_j - row.useful_j) for row in connection.execute(_OF_JOB, {"of_job": job})
+    }
+    return _use_of(sums) if sums else None
 
 
 def energy_of_jobs(since: float, until: float, *, is_by_key: bool) -> Subquery:
@@ -121,6 +121,9 @@ def _use_of(sums: dict[str, tuple[float, float]]) -> EnergyUse:
         wasted_kwh=sum(wasted_j for _, wasted_j in sums.values()) / JOULES_PER_KWH,
         by_source={source: sum(both) / JOULES_PER_KWH for source, both in sums.items()},
     )
+
+
+_OF_JOB = _query(jobs.c.id).where(energies.c.job == bindparam("of_job"))  # built once: jobs are read often
 
 
 @cache

@@ -14,6 +14,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     or_,
     select,
@@ -28,10 +29,11 @@ from sqlalchemy.sql.functions import FunctionElement
 from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.store.database import Transact
 from loopline_master.store.history.energy_sums import energy_of_job
+from loopline_master.store.history.job_sums import LARGE
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.queries.plan_queries import kept_plans, plan_of_job, waiting_plans
 from loopline_master.store.records import notified
-from loopline_master.store.tables import attempts, checkpoint_accounts, jobs, specs
+from loopline_master.store.tables import attempts, checkpoint_accounts, energies, jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
 from loopline_shared.rest.bodies import (
     Counts,
@@ -66,7 +68,8 @@ _CHECKPOINTS = tuple(map(_of_checkpoints, ("kept_cpu_ms", "sent", "sent_bytes", 
 _USER = jobs.c.owner.label("user")
 _VIEW: Select[Any] = select(jobs, _USER, specs.c.name, *_LATE, *_CHECKPOINTS).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
-_DETAIL = _ONE.add_columns(specs.c.spec)
+_has_energy = exists().where(energies.c.job == jobs.c.id).label("has_energy")
+_DETAIL = _ONE.add_columns(specs.c.spec, _has_energy)
 _BY_KEY = select(jobs.c.id).where(
     jobs.c.owner == bindparam("of_owner"), jobs.c.idempotency_key == bindparam("of_key")
 )
@@ -218,7 +221,8 @@ def _read_detail(connection: Connection, job: int) -> JobDetail | None:
     if row is None:
         return None
     plan = plan_of_job(connection, job) if row.spec.nodes > 1 else None
-    energy = energy_of_job(connection, row.id)
+    is_costly = row.task_count >= LARGE and row.departure is None  # its page asks again at each change
+    energy = energy_of_job(connection, row.id) if row.has_energy and not is_costly else None
     return JobDetail(**_fields(row), plan=plan, notification=notified(connection, row.id), energy=energy)
 
 

@@ -143,7 +143,7 @@ class JobDetail(JobView):
     plan: PlanView | None = None  # of its next gang, or of the last that has started
     notification: str = ""  # state of the end's notification; empty: none, or the job has not ended
     files_coming: tuple[FileFlow, ...] = ()  # large inputs on their way to workers that are to run its tasks
-    energy: EnergyUse | None = None  # of its attempts that have ended; null: unknown
+    energy: EnergyUse | None = None  # of its attempts that have ended; null: unknown, or a large job that runs
 
 
 class JobChange(Body):

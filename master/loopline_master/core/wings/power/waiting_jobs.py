@@ -56,17 +56,27 @@ class WaitingJobs:
                     promised.update({(name, _ALL_USERS): tasks * units, (name, job.owner): tasks * units})
                 yield self._work(job, tasks, key, able[key])
 
-    def coming_tasks(self, job: Job, tasks: int, coming: Iterable[ComputerSlots]) -> int:
-        """Return how many of these tasks computers that are being woken will begin, and reserve their slots."""
-        key = self._state.index.requirements.key_of(job)
-        able = {one.name for one in coming if meets(self._state.workers[one.name].facts, key)}
-        if job.nodes > 1 or not tasks or not able or self._is_vetoed(job, min(able)):
-            return 0
-        work, left = self._work(job, tasks, key, able), tasks
-        for one in coming:
-            if work.suits(one):
-                left -= work.reserve(left, one, one.takes_within_s)
-        return tasks - left
+    def coming_tasks(self, coming: list[ComputerSlots]) -> Callable[[Job, int], int]:
+        """Return ``Power.coming_tasks``, which reserves slots of these computers."""
+        requirements, found = self._state.index.requirements, dict[RequirementClass, set[str]]()
+
+        def count(job: Job, tasks: int) -> int:
+            if job.nodes > 1 or not tasks or not coming:
+                return 0
+            if (key := requirements.key_of(job)) not in found:
+                found[key] = {one.name for one in coming if meets(self._state.workers[one.name].facts, key)}
+            able, left = found[key], tasks
+            if not able or self._is_vetoed(job, min(able)):
+                return 0
+            work = self._work(job, tasks, key, able)
+            for one in coming:
+                if left and work.suits(one):
+                    left -= work.reserve(left, one, one.takes_within_s)
+            if left < tasks:
+                coming[:] = [one for one in coming if min(one.free_in_s) <= one.takes_within_s]
+            return tasks - left
+
+        return count
 
     def _work(self, job: Job, tasks: int, key: RequirementClass, asleep: set[str]) -> WaitingWork:
         work = measure.mean_work(self._state.grid, job) / max(1, job.nodes)

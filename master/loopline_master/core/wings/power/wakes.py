@@ -115,30 +115,38 @@ class Wakes:
         woken = computers_to_wake(
             waiting,
             [self._waiting.awake(worker) for worker in state.index.requirements.available.values()],
-            self.coming(),
+            self._coming(),
             [self._waiting.computer(one, one.wake_s) for one in candidates],
             allowed,
         )
         for name in woken:
-            self._sleepers.of[name].unused_wakes += 1
-            self._begin(self._sleepers.of[name])
+            sleeper = self._sleepers.of[name]
+            sleeper.unused_wakes += sleeper.first_wake_at is None  # once for each sleep, not for each try
+            self._begin(sleeper)
         return _PLAN_EVERY_S
 
-    def coming(self) -> list[ComputerSlots]:
-        """Return the computers that are being woken, and woken computers that offer no slots yet."""
+    def _coming(self) -> list[ComputerSlots]:
+        """Return the computers that are being woken, and woken computers that offer no slots yet.
+
+        Computers that an operator wakes while they are drained or in quarantine are left out: they get no task.
+        """
         now, waiting = self._state.now, self._waiting
-        coming = [waiting.computer(one, max(0.0, one.wake_s - now + (one.waking_since or 0.0)))
-                  for one in self._sleepers.waking]  # fmt: skip
-        for one in self._sleepers.of.values():
+        usable = [self._sleepers.of[name] for name in sorted(self._sleepers.of) if self._may_get_tasks(name)]
+        coming = [waiting.computer(one, max(0.0, one.wake_s - now + one.waking_since))
+                  for one in usable if one.waking_since is not None]  # fmt: skip
+        for one in usable:
             worker = self._state.workers[one.worker]
             if one.woken_at is not None and now < one.woken_at + _OFFERS_WITHIN_S and not worker.offered:
-                coming += [waiting.computer(one, 0.0)] if worker.is_available else []
+                coming += [waiting.computer(one, 0.0)] if worker.session is not None else []
         return coming
+
+    def _may_get_tasks(self, name: str) -> bool:
+        worker = self._state.workers[name]
+        return not worker.draining and worker.quarantined_until is None
 
     def coming_tasks(self) -> Callable[[Job, int], int]:
         """Return ``Power.coming_tasks``."""
-        coming = self.coming() if self._sleepers.of else ()
-        return lambda job, tasks: self._waiting.coming_tasks(job, tasks, coming) if coming else 0
+        return self._waiting.coming_tasks(self._coming())
 
     # Candidates.
 
