@@ -12,9 +12,9 @@ the workers where these plans start first: no new plan for its resources is made
 
 Planned gangs start before a policy is asked. Without a rule, one user's gangs could fill all slots for ever, and
 another user's tasks of one worker would never start. So gangs have no new plan on workers that tasks of *earlier
-users* wait for: users who have used less for their share. A task does not wait for a worker that was idle before this step:
-its policy prefers another one. With a limit of slots for each user (``user_slots``) there is no such rule: one user's
-gangs leave slots to others, and a task may wait for its own user's limit.
+users* wait for: users who have used less for their share. A task does not wait for a worker that was idle before this
+step: its policy prefers another one. With a limit of slots for each user (``user_slots``) there is no such rule: one
+user's gangs leave slots to others, and a task may wait for its own user's limit.
 """
 
 from __future__ import annotations
