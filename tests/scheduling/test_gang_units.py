@@ -24,9 +24,14 @@ NAMES = ("ant", "bee", "cat")
 
 
 def grid(
-    *names: str, slots: int = 1, order: Order = Order.NONE, policy: str = "round-robin", **resources: int
+    *names: str,
+    slots: int = 1,
+    order: Order = Order.NONE,
+    policy: str = "round-robin",
+    shares: bool = False,
+    **resources: int,
 ) -> Grid:
-    made = Grid(order=order, policy=policy, lease_s=20.0, max_replicas=1, prefetch_s=0.0)
+    made = Grid(order=order, policy=policy, lease_s=20.0, max_replicas=1, prefetch_s=0.0, shares=shares)
     for name in names or NAMES:
         made.join(name, with_gangs(offering(slots, **resources)))
     return made

@@ -31,13 +31,15 @@ def seconds_until_start(
     slots: int = 2,
     limits: int = 4,
     within_s: float = 400.0,
+    *,
+    shares: bool = False,
 ) -> float:
     """Return the time until the watched job starts, which arrives after ``ahead`` jobs of each kind of the stream.
 
     All tasks run for 10 s and have a limit of 20 s. As soon as a job of the stream starts, another one arrives. The
     workers beyond the first eight take no members of gangs.
     """
-    made = grid(*map(str, range(min(workers, 8))), slots=slots, order=order, policy=policy, fpga=1)
+    made = grid(*map(str, range(min(workers, 8))), slots=slots, order=order, policy=policy, shares=shares, fpga=1)
     for number in range(8, workers):
         made.join(str(number), replace(offering(slots, fpga=1), fences=True))
     for name in ("m", "n"):
@@ -104,6 +106,20 @@ def test_gang_starts_on_few_slots_that_wide_and_narrow_tasks_take() -> None:
 def test_gang_has_its_turn_although_wide_and_narrow_tasks_start_in_one_step(policy: str, order: Order) -> None:
     stream = [single(N, "ann"), single({"m": 3}, requires={"slots": 2}), single(BOTH, "cat")]
     assert seconds_until_start(gangs(2, {**M, **FPGA}, "ann"), stream, policy, order) <= 120.0
+
+
+@pytest.mark.parametrize(
+    "stream", [gangs(2, {}, requires={"slots": 2}), gangs(4, {}), gangs(8, {}, timeout_s=None)], ids=str
+)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_task_of_another_user_starts_although_gangs_fill_all_slots(policy: str, stream: dict[str, Any]) -> None:
+    assert seconds_until_start(single({}, "ann"), [stream], policy, shares=True) <= 120.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gang_starts_although_tasks_of_other_users_fill_all_slots(policy: str) -> None:
+    stream = [single({}, "bob"), single({}, "cat"), single({}, "dan"), single({}, "bob", requires={"slots": 2})]
+    assert seconds_until_start(gangs(6, {}, "ann"), stream, policy, shares=True) <= 120.0
 
 
 users = st.sampled_from(["ann", "ann", "bob", "cat"])

@@ -36,6 +36,7 @@ from loopline_master.core.wings.gangs.planning.plan import (
     steps_of,
 )
 from loopline_master.core.wings.gangs.planning.plan_book import PlanBook
+from loopline_master.core.wings.gangs.planning.precedence import workers_by_rank
 from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import Algorithm, ScanContext, algorithm
 
@@ -101,10 +102,15 @@ class Planning:
             self._take_in(book, self._all_touched(book))
         self._waiting = self._gangs(book)
         self._backlog_s = math.fsum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
-        self.is_left = book.revise(self._waiting)
+        self.is_left = book.revise(self._waiting, self._earlier_users())
         self._units.note_turns(book.precedence.turns())
         self._units.release(book.plans)
         self._store(book)
+
+    def _earlier_users(self) -> list[tuple[float, set[str]]]:
+        """Return the workers that users' tasks wait for, by the users' ranks, if some gang's user is a later one."""
+        latest = max((one.turn[0] for one in self._waiting.values()), default=0.0)
+        return [*workers_by_rank(self._state, latest, self._touched)]
 
     def due(self) -> Iterator[tuple[Plan, Job, list[Worker]]]:
         """Yield the due gangs whose workers all have the slots free, and set aside the units that others lack.
@@ -147,7 +153,8 @@ class Planning:
             for number, one in self._waiting.items():
                 self._waiting[number] = self._with_lacks(one, has_claim=number in claiming)
             self.book.finish_step(self._waiting)
-            self.is_left |= self.book.cursor is not None
+            idle = self._state.index.slots.idle.keys.keys()  # left to tasks that have not started there
+            self.is_left |= self.book.cursor is not None or not idle.isdisjoint(self.book.left_to_users)
             self._store(self.book)
 
     def _with_lacks(self, one: WaitingGang, *, has_claim: bool) -> WaitingGang:

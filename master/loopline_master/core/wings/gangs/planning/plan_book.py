@@ -35,6 +35,7 @@ NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
 Later = tuple[tuple[int, Workers], ...]
 """Workers that may run a gang from a time on."""
 _BARRED = "its limits are used up"
+_LATER = "it is the turn of users who have used less"
 _NEVER = (-1, 0)
 """Before the first plan, in the order of (start, job)."""
 
@@ -63,6 +64,8 @@ class PlanBook:
         self._needing: dict[int, frozenset[str]] = {}  # resources that planned gangs need, by job
         self.precedence = Precedence()
         self._kept: list[tuple[WaitingGang, Workers]] = []  # workers kept from rivals by gangs that have no plan
+        self._earlier: list[tuple[float, Workers]] = []  # workers that users' tasks wait for, by the users' ranks
+        self.left_to_users: set[str] = set()  # workers that this revision has left out of plans for such tasks
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and the reason
         self._judged: set[int] = set()  # jobs whose plan may have changed its kind
         self._reach = 0  # the farthest time of the profile until now
@@ -127,14 +130,21 @@ class PlanBook:
         self._planner.memory.drop(job)
         self._displaced.pop(job, None)
 
-    def revise(self, waiting: Mapping[int, WaitingGang]) -> bool:
-        """Plan the gangs that need it. Return True if work is left: revise again soon."""
+    def revise(
+        self, waiting: Mapping[int, WaitingGang], earlier: Iterable[tuple[float, Collection[str]]] = ()
+    ) -> bool:
+        """Plan the gangs that need it. Return True if work is left: revise again soon.
+
+        ``earlier``: workers that users' tasks of one worker wait for, by the users' ranks.
+        """
+        self._earlier, self.left_to_users = [(rank, self._pool.of(names)) for rank, names in earlier if names], set()
         for job, plan in list(self.plans.items()):
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
         self._classes.clear()  # the workers that serve a class may have changed
         self._displace_held(waiting)
         self._choose(waiting, self.claim_of)
+        self._leave_to_users(waiting)
         self._displace_refused(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
@@ -205,12 +215,34 @@ class PlanBook:
         """Choose the gangs that claim limits, and drop the plans of gangs that must wait."""
         self.precedence.choose(waiting.values(), claim_of, lambda one: self._able_later(self._possible(one)) > 0)
         for job in sorted(self.precedence.barred & self._slots.keys()):
-            gang, slot = self._gangs[job], self._slots[job]
-            self._lift(job)
-            self._note_freed(slot.start, slot.start + gang.limit)
-            self._leave(job)
-            self._displaced.pop(job, None)
-            self._book(waiting[job], self.plans[job], gang, None, _BARRED)
+            self._drop_slot(waiting[job], _BARRED)
+
+    def _leave_to_users(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Drop plans of users who come clearly after a user whose tasks wait for the planned workers.
+
+        A user comes clearly later if that was also so before this gang's own use. A promise is kept.
+        """
+        for job in sorted(self._slots) if self._earlier else ():
+            one, plan = waiting[job], self.plans[job]
+            rank = one.turn[0] - one.nodes * one.slots * one.limit_s
+            if not plan.is_promise and self._pool.of(plan.machines) & self._waited_for(rank):
+                self._drop_slot(one, _LATER)
+
+    def _drop_slot(self, one: WaitingGang, reason: str) -> None:
+        """Leave a gang without a start."""
+        gang, slot = self._gangs[one.job], self._slots[one.job]
+        self._lift(one.job)
+        self._note_freed(slot.start, slot.start + gang.limit)
+        self._leave(one.job)
+        self._displaced.pop(one.job, None)
+        self._book(one, self.plans[one.job], gang, None, reason)
+
+    def _waited_for(self, rank: float) -> Workers:
+        """Return the workers that tasks of users before this rank wait for."""
+        found = 0
+        for earlier, workers in self._earlier:
+            found |= workers if earlier < rank else 0
+        return found
 
     def _displace_refused(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Displace plans that are due on a worker that accepts no gang now, because it is silent or distrusted."""
@@ -280,7 +312,9 @@ class PlanBook:
         if one.job not in self.plans:
             plan = self._new_plan(one)
             able = "are expected to have what it needs" if one.holds_units else "that could run it are there"
-            plan.reason = _BARRED if one.job in self.precedence.barred else f"too few workers {able}"
+            is_later = bool(self._waited_for(one.turn[0]) & self._possible(one).eligible)
+            reason = _LATER if is_later else f"too few workers {able}"
+            plan.reason = _BARRED if one.job in self.precedence.barred else reason
             self._change(plan)
 
     def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
@@ -428,8 +462,11 @@ class PlanBook:
         return self._pool.able(self._planner.profile.over(last, last + gang.limit), gang, last)
 
     def _spared(self, one: WaitingGang, gang: PlannedGang) -> PlannedGang:
-        """Return the gang without the workers that rivals keep, except its present ones."""
+        """Return the gang without the workers that rivals keep or earlier users wait for, except its present ones."""
         slot = self._slots.get(one.job)
+        if waited := self._waited_for(one.turn[0]) & ~(self._pool.of(slot.place) if slot else 0):
+            self.left_to_users.update(self._pool.names(waited & gang.eligible))
+            gang = _without(gang, waited)
         for other, workers in self._kept:
             if other.job != one.job and are_rivals(one.resources, other.resources):
                 gang = _without(gang, workers & ~self._pool.of(slot.place) if slot else workers)
