@@ -17,6 +17,7 @@ from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_master.core.wings.resources.counted_units import CountedUnits
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, Outcome, Resource, TaskId
 from loopline_shared.protocol.gpus import GPU, Gpu
+from tests.campaign import tried
 from tests.scheduling.driver import Grid
 from tests.scheduling.units import limit, offering, running, submit
 
@@ -216,7 +217,7 @@ def test_gang_with_a_limit_starts_in_bounded_time_under_a_stream_of_narrow_tasks
     assert len(running(made, narrow)) == 3
 
 
-@settings(max_examples=15)
+@settings(max_examples=tried(6))
 @given(
     nodes=st.integers(2, 4),
     stream=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 3])), min_size=3, max_size=8),
