@@ -25,6 +25,7 @@ class SmallMaster:
     status: int = 0  # HTTP status instead of a connection
     location: str = ""  # reason sent with that status
     blob_status: int = 201
+    unanswered: int = 0  # requests for files that are to get no answer
     quarantine: Quarantine | None = None  # quarantine to announce
     life: str = ""  # of its database
     tokens: list[str | None] = field(default_factory=list)
@@ -129,6 +130,9 @@ class SmallMaster:
         """Serve GET and HEAD; send only a part if a test wants interrupted downloads."""
         sha256 = request.match_info["sha256"]
         self.asked.append((request.method, sha256, request.headers.get("Range", "")))
+        if self.unanswered:
+            self.unanswered -= 1
+            await asyncio.Event().wait()
         if request.method == "GET":
             await self.gate.wait()
         if sha256 not in self.blobs:

@@ -63,7 +63,7 @@ class HttpClient:
         """Make a request to the master within; call what this yields whenever something of it has moved.
 
         Raises TimeoutError if nothing has for a lease, and the link is lost as well: then the master's computer is
-        gone, and never hangs up. While the link stands the master may take its time.
+        gone, and never hangs up. While the link stands the master may take its time for what was requested over it.
         """
         async with asyncio.timeout(None) as limit:
 
@@ -91,6 +91,15 @@ class HttpClient:
             await self._hang_up()
         else:
             self._give_up(time.monotonic() - silence_s)
+
+    def link_opened(self, lease_s: float) -> None:
+        """End requests from before this moment of which nothing moves for a lease.
+
+        Their connections may be dead, like the one that the link had: no byte says so after a sleep or in another
+        network.
+        """
+        if self._under_way:
+            asyncio.get_running_loop().call_later(lease_s, self._give_up, time.monotonic())
 
     def _give_up(self, moved_before: float) -> None:
         for limit in [limit for limit, moved_at in self._under_way.items() if moved_at <= moved_before]:
