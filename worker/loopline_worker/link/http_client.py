@@ -60,10 +60,10 @@ class HttpClient:
 
     @asynccontextmanager
     async def while_it_moves(self) -> AsyncIterator[Callable[[], None]]:
-        """Make a request to the master within; call what this yields whenever something of it has moved.
+        """Make a request within; call what this yields whenever something of it has moved.
 
-        Raises TimeoutError if nothing has for a lease, and the link is lost as well: then the master's computer is
-        gone, and never hangs up. While the link stands the master may take its time for what was requested over it.
+        Raises TimeoutError if nothing has for a lease, and the link is or was lost as well: then the connection may
+        be dead without a sign of it. While the link stands, the other end may take its time.
         """
         async with asyncio.timeout(None) as limit:
 
@@ -93,10 +93,9 @@ class HttpClient:
             self._give_up(time.monotonic() - silence_s)
 
     def link_opened(self, lease_s: float) -> None:
-        """End requests from before this moment of which nothing moves for a lease.
+        """End the requests that began before, unless something of them moves within a lease.
 
-        Their connections may be dead, like the one that the link had: no byte says so after a sleep or in another
-        network.
+        Their connections may be as dead as the link's was: after a sleep nobody says so.
         """
         if self._under_way:
             asyncio.get_running_loop().call_later(lease_s, self._give_up, time.monotonic())
