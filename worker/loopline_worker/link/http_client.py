@@ -62,8 +62,8 @@ class HttpClient:
     async def while_it_moves(self) -> AsyncIterator[Callable[[], None]]:
         """Make a request within; call what this yields whenever something of it has moved.
 
-        Raises TimeoutError if nothing has for a lease, and the link is or was lost as well: then the connection may
-        be dead without a sign of it. While the link stands, the other end may take its time.
+        Raises TimeoutError if nothing has moved for a lease, and the link is lost or was lost in that time: the
+        connection may be dead without a sign of it. While the link is open, the other end may take its time.
         """
         async with asyncio.timeout(None) as limit:
 
@@ -95,7 +95,7 @@ class HttpClient:
     def link_opened(self, lease_s: float) -> None:
         """End the requests that began before, unless something of them moves within a lease.
 
-        Their connections may be as dead as the link's was: after a sleep nobody says so.
+        Their connections may be dead as well: after a sleep there is no sign of it.
         """
         if self._under_way:
             asyncio.get_running_loop().call_later(lease_s, self._give_up, time.monotonic())
