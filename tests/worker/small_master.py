@@ -11,6 +11,8 @@ from loopline_shared.model import AttemptId, Quarantine, Result
 from loopline_shared.protocol import link_session
 from loopline_shared.protocol.link_session import MasterSession
 from loopline_shared.protocol.worker_link import Assign, Hello, Refused, Report, Run, Welcome
+from loopline_shared.rest import direct
+from loopline_shared.rest.direct import DirectUpload
 from tests.worker.bench import until
 
 
@@ -25,6 +27,8 @@ class SmallMaster:
     status: int = 0  # HTTP status instead of a connection
     location: str = ""  # reason sent with that status
     blob_status: int = 201
+    unanswered: int = 0  # requests for files that are to get no answer
+    places: list[DirectUpload] = field(default_factory=list)  # past the master, for the next files
     quarantine: Quarantine | None = None  # quarantine to announce
     life: str = ""  # of its database
     tokens: list[str | None] = field(default_factory=list)
@@ -129,9 +133,14 @@ class SmallMaster:
         """Serve GET and HEAD; send only a part if a test wants interrupted downloads."""
         sha256 = request.match_info["sha256"]
         self.asked.append((request.method, sha256, request.headers.get("Range", "")))
+        if self.unanswered:
+            self.unanswered -= 1
+            await asyncio.Event().wait()
         if request.method == "GET":
             await self.gate.wait()
         if sha256 not in self.blobs:
+            if self.places:
+                return web.Response(status=404, headers={direct.HEADER: self.places.pop(0).encode()})
             offset = len(self.unfinished.get(sha256, b""))
             return web.Response(status=404, headers={"Upload-Offset": str(offset)} if offset else {})
         content, start = self.blobs[sha256], request.http_range.start or 0

@@ -249,6 +249,19 @@ async def test_long_output_is_uploaded_before_its_result(master: SmallMaster, st
     await until(lambda: agent.kept() == [])
 
 
+async def test_stalled_upload_restarts_when_the_link_is_open_again(master: SmallMaster, start: Start) -> None:
+    """The computer slept, and its connections died without a word."""
+    master.unanswered = 1
+    agent = start()
+    run = python("print('x' * 9_999)")
+    await master.say(run)
+    await until(lambda: master.asked)
+    master.lease_s = master.report_every_s = 0.2  # from the next connection on
+    agent.agent.resume_link()
+    (result,) = await master.results_of(run)
+    assert result.stdout.sha256 in master.blobs
+
+
 async def test_results_without_a_life_are_delivered_to_the_first_master(master: SmallMaster, start: Start) -> None:
     master.blob_status = 503
     agent, run = start(), python("print('x' * 9_999)")

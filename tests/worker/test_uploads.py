@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from loopline_shared.rest.direct import DirectUpload
 from loopline_worker.files import uploads as files_uploads
 from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.files.uploads import Uploads
@@ -117,6 +118,26 @@ async def test_stalled_upload_restarts_when_the_link_is_lost(spool: Spool, maste
         assert http._under_way
         await http.turn_to_next(0.0)
         assert not http._under_way
+        assert await asyncio.wait_for(delivering, 20) == RESULT
+    assert master.blobs[NAME] == CONTENT
+
+
+async def test_stalled_upload_past_the_master_restarts_once_the_link_is_open_again(
+    uploads: Uploads, spool: Spool, master: SmallMaster
+) -> None:
+    is_asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_asked.set()
+        await reader.read()
+        writer.close()
+
+    storage = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    master.places.append(DirectUpload(f"http://127.0.0.1:{storage.sockets[0].getsockname()[1]}/x", {}))
+    async with storage:
+        delivering = asyncio.create_task(deliver(uploads, spool))
+        await is_asked.wait()
+        uploads._http.link_opened(0.0)
         assert await asyncio.wait_for(delivering, 20) == RESULT
     assert master.blobs[NAME] == CONTENT
 

@@ -214,13 +214,16 @@ class Uploads:
         size_bytes, since = file.stat().st_size, time.monotonic()
         headers = {**place.headers, "Content-Length": str(size_bytes)}
         try:
-            async with self._http.http.put(
-                URL(place.url, encoded=True),
-                data=_rest(file, 0, _nobody_asks),
-                headers=headers,
-                timeout=self._http.timeout(_SILENCE_S),
-                ssl=True,  # the system's certificates, for it is not the master
-            ) as answer:
+            async with (
+                self._http.while_it_moves() as moved,
+                self._http.http.put(
+                    URL(place.url, encoded=True),
+                    data=_rest(file, 0, moved),
+                    headers=headers,
+                    timeout=self._http.timeout(_SILENCE_S),
+                    ssl=True,  # the system's certificates, for it is not the master
+                ) as answer,
+            ):
                 if answer.status not in TAKEN:
                     if answer.status < 500 and answer.status not in _TEMPORARY:  # the master will say why
                         self._http.direct.avoid()
@@ -258,10 +261,6 @@ class Uploads:
 
 
 _MEANING = {413: ": it is larger than limits.max_file_bytes there", _WRONG_CONTENT: ": its content has changed"}
-
-
-def _nobody_asks() -> None:
-    """Take no note: storage past the master has a silence of its own."""
 
 
 async def _rest(file: Path, offset: int, moved: Callable[[], None]) -> AsyncIterator[bytes]:

@@ -60,10 +60,10 @@ class HttpClient:
 
     @asynccontextmanager
     async def while_it_moves(self) -> AsyncIterator[Callable[[], None]]:
-        """Make a request to the master within; call what this yields whenever something of it has moved.
+        """Make a request within; call what this yields whenever something of it has moved.
 
-        Raises TimeoutError if nothing has for a lease, and the link is lost as well: then the master's computer is
-        gone, and never hangs up. While the link stands the master may take its time.
+        Raises TimeoutError if nothing has moved for a lease, and the link is lost or was lost in that time: the
+        connection may be dead without a sign of it. While the link is open, the other end may take its time.
         """
         async with asyncio.timeout(None) as limit:
 
@@ -91,6 +91,14 @@ class HttpClient:
             await self._hang_up()
         else:
             self._give_up(time.monotonic() - silence_s)
+
+    def link_opened(self, lease_s: float) -> None:
+        """End the requests that began before, unless something of them moves within a lease.
+
+        Their connections may be dead as well: after a sleep there is no sign of it.
+        """
+        if self._under_way:
+            asyncio.get_running_loop().call_later(lease_s, self._give_up, time.monotonic())
 
     def _give_up(self, moved_before: float) -> None:
         for limit in [limit for limit, moved_at in self._under_way.items() if moved_at <= moved_before]:

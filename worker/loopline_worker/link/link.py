@@ -149,6 +149,7 @@ class Link:
             if self._http_client.trust.keep(welcome.certificate):
                 raise _AnewError("with a certificate")
             self._lease_s = welcome.lease_s
+            self._http_client.link_opened(welcome.lease_s)
             log.info("connected to %s", self._http_client.master)
             await self._listener.ready(welcome)
             self._backoff.reset()
