@@ -52,3 +52,12 @@ def test_local_grid_is_started_before_its_client_is_imported(imports: str) -> No
     executed = "{name for name, module in sys.modules.items() if '_late_loader' not in vars(module)}"
     program = f"import sys; {imports}; print({slow} & {executed})"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+
+
+def test_programs_of_users_import_no_blocker() -> None:
+    """It takes pydantic's plug-ins, and aiohttp's trust in certificate authorities, from the whole program."""
+    uses = "[getattr(loopline, each) for each in dir(loopline)]; loopline.Executor('http://127.0.0.1:1').shutdown()"
+    program = (
+        f"import sys, loopline; {uses}; print(*(each for each in sys.modules if 'loopline_shared.terminal' in each))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "\n"
