@@ -131,7 +131,8 @@ class LocalGrid:
         """Return the error of a daemon that ended, or did not come up, with the last lines of its log."""
         log = self.folder / f"{name}.log"
         said = log.read_text("utf-8", "replace").strip().splitlines()[-_LAST_WORDS:] if log.is_file() else []
-        return LooplineError("local", "\n  ".join([f"the {name} of this grid has failed; it said:", *said]))
+        daemon = name if name == "master" else f"worker {name!r}"
+        return LooplineError("local", "\n  ".join([f"the {daemon} of this grid has failed; it said:", *said]))
 
     async def _run(self, name: str, command: list[str]) -> None:
         """Have the caretaker start a daemon, without the user's settings for another grid."""
