@@ -1,4 +1,7 @@
-"""``loopline.Executor``: the grid as a pool of the standard library's concurrent.futures."""
+"""``loopline.Executor``: the grid as a pool of the standard library's concurrent.futures.
+
+What needs pydantic or aiohttp is imported in functions: ``Executor.local`` starts a grid first, beside these imports.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,6 @@ from loopline.functions.program_end import ends_with_program
 from loopline.in_a_call import check_may_submit
 from loopline.page_links import html_of
 from loopline_shared.errors import LooplineError
-from loopline_shared.terminal import late_modules
-
-with late_modules.declared(
-    "loopline.client", "loopline.echo", "loopline.transfer.package_list",
-    *(f"loopline.functions.{each}" for each in (
-        "batching", "call_submitter", "calls", "future_arguments", "futures", "initializer",
-    )),
-):  # fmt: skip
-    from loopline import client as clients
-    from loopline import echo as printing
-    from loopline.functions import batching, call_submitter, future_arguments
-    from loopline.functions import calls as function_calls
-    from loopline.functions import futures as grid_futures
-    from loopline.functions import initializer as initializers
-    from loopline.transfer import package_list
 
 if TYPE_CHECKING:
     from loopline.client import AsyncClient
@@ -122,27 +110,33 @@ class Executor(concurrent.futures.Executor):
         values: Literal["any", "plain"] = "any",
         echo: bool | None = None,
     ) -> None:
+        from loopline.client import AsyncClient
+        from loopline.functions.batching import CallBatcher
+        from loopline.functions.calls import CallOptions, checkpoint_of, requirements_of
+        from loopline.functions.futures import PendingFutures
+        from loopline.functions.initializer import Initializer
+        from loopline.transfer.package_list import content_of
+
         _check(max_workers, initializer, detach, values, order)
-        options = function_calls.CallOptions(
+        options = CallOptions(
             name=name,
             size=size,
-            requires=function_calls.requirements_of(requires or {}),
+            requires=requirements_of(requires or {}),
             environment=dict(environment or {}),
             timeout_s=timeout_s,
             max_attempts=max_attempts,
             max_replicas=max_replicas,
-            checkpoint=function_calls.checkpoint_of(checkpoint),
+            checkpoint=checkpoint_of(checkpoint),
             own_modules=own_modules,
-            requirements=None if requirements is None else package_list.content_of(requirements),
+            requirements=None if requirements is None else content_of(requirements),
             allow_builds=allow_builds,
             part_of=uuid4().hex if order == "session" else None,
         )
         self._modules, self._saves = tuple(modules), options.checkpoint is not None
         self._chunks_may_vary = max_attempts == 1 and timeout_s is None and not self._saves
-        self._initializer, self._detach = initializer and initializers.Initializer(initializer, initargs), detach
-        self._client = clients.AsyncClient(master, token, patience_s=patience_s, ca=ca)
-        self._pending = grid_futures.PendingFutures(self._cancelled, self._runs)
-        self._batcher = batching.CallBatcher(gather_s)
+        self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
+        self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
+        self._pending, self._batcher = PendingFutures(self._cancelled, self._runs), CallBatcher(gather_s)
         self._loop_thread = LoopThread("loopline-executor")
         made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values], echo)
         self._submitter = self._loop_thread.call(made)
@@ -186,12 +180,14 @@ class Executor(concurrent.futures.Executor):
 
         An argument that is a future stands for its result: the call is sent once that is there, and fails as it does.
         """
+        from loopline.functions.future_arguments import AwaitedArguments, are_there
+
         future = self._pending.new()
         try:
             function, gather, fail = self._pickled(fn), partial(self._gather, future), partial(self._fail, future)
-            if future_arguments.are_there((*args, *kwargs.values())):
+            if are_there((*args, *kwargs.values())):
                 future.is_held = True
-                future_arguments.AwaitedArguments((args, kwargs), self._modules, partial(gather, function), fail)
+                AwaitedArguments((args, kwargs), self._modules, partial(gather, function), fail)
             else:
                 gather(function, (args, kwargs))
         except Exception as error:  # as in a process pool, the error of pickling is set on the future
@@ -215,6 +211,9 @@ class Executor(concurrent.futures.Executor):
         ``buffersize``: most tasks under way or with a result that was not taken, as in Python 3.14. The iterables are
         read as results are taken, and may be endless. Without it they are read to their end at once.
         """
+        from loopline.functions.future_arguments import are_there
+        from loopline.functions.futures import in_order
+
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize is not None and chunksize > 1 and self._saves:
@@ -226,12 +225,12 @@ class Executor(concurrent.futures.Executor):
         if len(items) > _most_items(iterables):
             hint = "give map(buffersize=...), and they are read as results are taken"
             raise ValueError(f"the iterables have no length, and more than {_MOST_UNSIZED:,} items: {hint}")
-        if any(map(future_arguments.are_there, items)):
-            return grid_futures.in_order([self.submit(fn, *item) for item in items], None, end)
+        if any(map(are_there, items)):
+            return in_order([self.submit(fn, *item) for item in items], None, end)
         if chunksize is None:
             chunksize = 0 if self._chunks_may_vary and len(items) > MOST_SINGLE_CALLS else 1
         futures, rest = self._map(fn, items, chunksize) if items else ([], None)
-        return grid_futures.in_order(futures, rest, end)
+        return in_order(futures, rest, end)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls. Without ``wait``, results still come, and the end of the program waits for them.
@@ -293,6 +292,9 @@ class Executor(concurrent.futures.Executor):
         self, fn: Callable[..., Any], items: Iterator[tuple[Any, ...]], size: int, chunk: int, end: float | None
     ) -> Iterator[Any]:
         """Submit a map part by part, with the function as it is now."""
+        from loopline.functions.future_arguments import are_there
+        from loopline.functions.futures import buffered
+
         if not isinstance(size, int):
             raise TypeError("buffersize must be an integer or None")
         if size < 1:
@@ -300,11 +302,11 @@ class Executor(concurrent.futures.Executor):
         function = self._pickled(fn)
 
         def submit(part: list[tuple[Any, ...]]) -> list[GridFuture]:
-            if any(map(future_arguments.are_there, part)):
+            if any(map(are_there, part)):
                 return [self.submit(fn, *item) for item in part]
             return self._map(fn, part, chunk, function)[0]
 
-        return grid_futures.buffered(items, size, chunk, submit, end)
+        return buffered(items, size, chunk, submit, end)
 
     def _map(
         self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int, pickle: bytes = b""
@@ -313,15 +315,16 @@ class Executor(concurrent.futures.Executor):
 
         ``chunk``: calls of a task; 0: to be found out by making some calls first. ``pickle``: of the function.
         """
+        from loopline.functions.calls import all_pickled
+        from loopline.functions.futures import Batch
+
         function, sending = pickle or self._pickled(fn), self._submitter
         if chunk == 1:
-            batch = grid_futures.Batch(
-                function, list(function_calls.all_pickled(((item, {}) for item in items), self._modules))
-            )
+            batch = Batch(function, list(all_pickled(((item, {}) for item in items), self._modules)))
             batch.futures = [self._pending.new() for _ in items]
             self._begin(lambda: sending.send(batch))
             return batch.futures, None
-        calls = list(function_calls.all_pickled(items, self._modules))
+        calls = list(all_pickled(items, self._modules))
         first = calls[:PROBED_CALLS] if chunk == 0 else calls
         futures = [self._pending.new() for _ in range(0, len(first), chunk or 1)]
         self._begin(lambda: sending.send_chunks(function, first, futures, chunk or 1))
@@ -333,8 +336,10 @@ class Executor(concurrent.futures.Executor):
         return futures, rest
 
     def _gather(self, future: GridFuture, function: bytes, arguments: Arguments) -> None:
+        from loopline.functions.calls import pickled
+
         future.is_held = False
-        if self._batcher.add(function, function_calls.pickled(arguments, self._modules), future):
+        if self._batcher.add(function, pickled(arguments, self._modules), future):
             self._in_loop(self._submitter.start, self._batcher)
 
     def _fail(self, future: GridFuture, error: BaseException) -> None:
@@ -353,11 +358,13 @@ class Executor(concurrent.futures.Executor):
 
     def _pickled(self, fn: Callable[..., Any]) -> bytes:
         """Return the pickle of a function as it is now, and see to it that the initializer travels with it."""
+        from loopline.functions.calls import pickled
+
         if self._initializer is None:
-            return function_calls.pickled(fn, self._modules)
+            return pickled(fn, self._modules)
         if not self._submitter.preparations:
             self._submitter.preparations = (self._initializer.preparation(self._modules),)
-        return function_calls.pickled(self._initializer.around(fn), self._modules)
+        return pickled(self._initializer.around(fn), self._modules)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the work in the loop's thread, in the order of calls."""
@@ -461,8 +468,11 @@ async def _made(
     echo: bool | None,
 ) -> CallSubmitter:
     """Make the submitter in the loop in which it will live."""
-    echoes = printing.is_notebook() if echo is None else echo
-    return call_submitter.CallSubmitter(client, options, session, pending, max_workers, loads=loads, echoes=echoes)
+    from loopline.echo import is_notebook
+    from loopline.functions.call_submitter import CallSubmitter
+
+    echoes = is_notebook() if echo is None else echo
+    return CallSubmitter(client, options, session, pending, max_workers, loads=loads, echoes=echoes)
 
 
 def _most_items(iterables: Sequence[Iterable[Any]]) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from loopline.cli.app import COMMANDS
+from loopline.local.local_grid import LocalGrid, reserved
 from tests.cli.test_commands import PASSED_ON
 
 SLOW_HELP = {
@@ -52,3 +54,19 @@ def test_local_grid_is_started_before_its_client_is_imported(imports: str) -> No
     executed = "{name for name, module in sys.modules.items() if '_late_loader' not in vars(module)}"
     program = f"import sys; {imports}; print({slow} & {executed})"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+
+
+def test_programs_of_users_import_no_blocker() -> None:
+    """It takes pydantic's plug-ins, and aiohttp's trust in certificate authorities, from the whole program."""
+    uses = "[getattr(loopline, each) for each in dir(loopline)]; loopline.Executor('http://127.0.0.1:1').shutdown()"
+    program = (
+        f"import sys, loopline; {uses}; print(*(each for each in sys.modules if 'loopline_shared.terminal' in each))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "\n"
+
+
+@pytest.mark.parametrize(("name", "daemon"), [("master", "master"), ("here", "worker 'here'")])
+def test_daemon_that_did_not_start_is_named(name: str, daemon: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.log").write_text("it is broken\n")
+    error = LocalGrid(tmp_path, reserved()).failure(name)
+    assert error.message == f"the {daemon} of this grid has failed; it said:\n  it is broken"

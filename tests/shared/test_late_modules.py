@@ -39,18 +39,6 @@ def test_module_is_executed_at_its_first_use(module: ModuleType, tmp_path: Path)
     assert (tmp_path / "runs").read_text() == "."
 
 
-def test_modules_are_declared_for_a_block_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / f"{NAME}.py").write_text("value = 7\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    finders = sys.meta_path[:]
-    with late_modules.declared(NAME):
-        module = __import__(NAME)
-    assert sys.meta_path == finders
-    assert "value" not in vars(module)
-    assert module.value == 7
-    del sys.modules[NAME]
-
-
 def test_threads_see_a_whole_module(module: ModuleType, tmp_path: Path) -> None:
     barrier = Barrier(8)
 

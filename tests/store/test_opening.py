@@ -7,6 +7,7 @@ import sys
 import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoneFreeError
 
 from loopline_master.store import StoreBroken, lock, open_store
 from loopline_master.store.database import parse_url
@@ -210,6 +211,7 @@ def test_errors_that_an_operator_must_fix_are_not_temporary(state, passes):
     said.sqlstate = state
     assert is_passing(DBAPIError("SELECT 1", {}, said)) == passes
     assert is_passing(ConnectionRefusedError())
+    assert is_passing(NoneFreeError())  # all connections wait for a server that hangs
     assert not is_passing(ValueError())
 
 

@@ -421,7 +421,7 @@ class Agent:
         observed = parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes))
         self.post(replace(observed, obstacle=_CHANGED) if own_code.own_code.has_changed() else observed)
         if (interpreters := parts.launcher.interpreters).idle:
-            # an attempt in its slot may be about to use an interpreter that is idle since a moment ago
+            # an attempt in its slot may be about to use an interpreter that became idle just now
             interpreters.keep(self._latest.idle_slots, INTERPRETER_PAUSE_AFTER_S)
         parts.attempt_log.sum_up()
         parts.journal.rest()

@@ -16,14 +16,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from loopline import client as clients
 from loopline.local import caretaker
 from loopline.local.folder import local_folder
 from loopline.programs import program, require
 from loopline_shared.errors import LooplineError
 from loopline_shared.ids_and_states import Order
 from loopline_shared.rest.address import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from loopline.client import AsyncClient
 
 START_LIMIT_S = 60.0
 _PAUSE_S = 0.02
@@ -62,10 +65,12 @@ class LocalGrid:
         kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
         return {**kept, "LOOPLINE_MASTER": self.url, "LOOPLINE_TOKEN_FILE": str(self.admin_token)}
 
-    def client(self, patience_s: float = START_LIMIT_S) -> clients.AsyncClient:
+    def client(self, patience_s: float = START_LIMIT_S) -> AsyncClient:
         """Return a client of the master."""
+        from loopline.client import AsyncClient  # the daemons start first
+
         token = self.admin_token.read_text("utf-8").strip()
-        return clients.AsyncClient(self.url, token, patience_s=patience_s, ca="")
+        return AsyncClient(self.url, token, patience_s=patience_s, ca="")
 
     async def start(self, workers: Sequence[str], slots: int | None) -> None:
         """Start master and workers; return when every worker is connected. Raises LooplineError.
@@ -126,7 +131,8 @@ class LocalGrid:
         """Return the error of a daemon that ended, or did not come up, with the last lines of its log."""
         log = self.folder / f"{name}.log"
         said = log.read_text("utf-8", "replace").strip().splitlines()[-_LAST_WORDS:] if log.is_file() else []
-        return LooplineError("local", "\n  ".join([f"the {name} of this grid has failed; it said:", *said]))
+        daemon = name if name == "master" else f"worker {name!r}"
+        return LooplineError("local", "\n  ".join([f"the {daemon} of this grid has failed; it said:", *said]))
 
     async def _run(self, name: str, command: list[str]) -> None:
         """Have the caretaker start a daemon, without the user's settings for another grid."""

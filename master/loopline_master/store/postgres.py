@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoneFreeError
 
 from loopline_shared.errors import LooplineError
 
@@ -133,7 +134,9 @@ def is_passing(error: BaseException) -> bool:
         state = getattr(one, "sqlstate", None)
         if state is not None and str(state).startswith(_PASSING):
             return True
-        if isinstance(one, OSError) or (isinstance(one, DBAPIError) and one.connection_invalidated):
+        if isinstance(one, OSError | NoneFreeError):  # none of the pool's connections gets an answer
+            return True
+        if isinstance(one, DBAPIError) and one.connection_invalidated:
             return True
         if type(one).__module__.startswith("asyncpg") and _CLIENT_ERRORS & {
             each.__name__ for each in type(one).__mro__

@@ -2,15 +2,13 @@
 
 A program lists them before its other imports. Its files import them at the top, as modules (``from package import
 module``): ``from module import name`` uses an attribute, and so executes the module at once. In a program that lists
-none, as those of our users, the same files import as usual, except for the modules that ``loopline.executor`` lists:
-``Executor.local`` starts a grid before it executes them.
+none, as those of our users, the same files import as usual.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from threading import RLock
@@ -25,17 +23,6 @@ _EXECUTING = RLock()
 def declare(*names: str) -> None:
     """Have modules with these full names executed at their first use."""
     sys.meta_path.insert(0, _Finder(frozenset(names)))
-
-
-@contextmanager
-def declared(*names: str) -> Iterator[None]:
-    """Have modules with these full names executed at their first use, if the block is the first to import them."""
-    finder = _Finder(frozenset(names))
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
 
 
 class _LateModule(ModuleType):
