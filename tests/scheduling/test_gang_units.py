@@ -217,7 +217,7 @@ def test_gang_with_a_limit_starts_in_bounded_time_under_a_stream_of_narrow_tasks
     assert len(running(made, narrow)) == 3
 
 
-@settings(max_examples=tried(6))
+@settings(max_examples=tried(3))
 @given(
     nodes=st.integers(2, 4),
     stream=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 3])), min_size=3, max_size=8),
