@@ -153,8 +153,8 @@ class Planning:
             for number, one in self._waiting.items():
                 self._waiting[number] = self._with_lacks(one, has_claim=number in claiming)
             self.book.finish_step(self._waiting)
-            idle = self._state.index.slots.idle.keys.keys()  # left to tasks that have not started there
-            self.is_left |= self.book.cursor is not None or not idle.isdisjoint(self.book.left_to_users)
+            idle = self._state.index.slots.idle.keys  # if left to tasks that have not started there, a gang may
+            self.is_left |= self.book.cursor is not None or any(name in idle for name in self.book.left_to_users())
             self._store(self.book)
 
     def _with_lacks(self, one: WaitingGang, *, has_claim: bool) -> WaitingGang:

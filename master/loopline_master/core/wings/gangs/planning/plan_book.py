@@ -65,7 +65,7 @@ class PlanBook:
         self.precedence = Precedence()
         self._kept: list[tuple[WaitingGang, Workers]] = []  # workers kept from rivals by gangs that have no plan
         self._earlier: list[tuple[float, Workers]] = []  # workers that users' tasks wait for, by the users' ranks
-        self.left_to_users: set[str] = set()  # workers that this revision has left out of plans for such tasks
+        self._left: Workers = 0  # workers that this revision has left out of plans for such tasks
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and the reason
         self._judged: set[int] = set()  # jobs whose plan may have changed its kind
         self._reach = 0  # the farthest time of the profile until now
@@ -137,7 +137,7 @@ class PlanBook:
 
         ``earlier``: workers that users' tasks of one worker wait for, by the users' ranks.
         """
-        self._earlier, self.left_to_users = [(rank, self._pool.of(names)) for rank, names in earlier if names], set()
+        self._earlier, self._left = [(rank, self._pool.of(names)) for rank, names in earlier if names], 0
         for job, plan in list(self.plans.items()):
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
@@ -224,8 +224,8 @@ class PlanBook:
         """
         for job in sorted(self._slots) if self._earlier else ():
             one, plan = waiting[job], self.plans[job]
-            rank = one.turn[0] - one.nodes * one.slots * one.limit_s
-            if not plan.is_promise and self._pool.of(plan.machines) & self._waited_for(rank):
+            waited = 0 if plan.is_promise else self._waited_for(one.turn[0] - one.nodes * one.slots * one.limit_s)
+            if waited and self._pool.of(plan.machines) & waited:
                 self._drop_slot(one, _LATER)
 
     def _drop_slot(self, one: WaitingGang, reason: str) -> None:
@@ -236,6 +236,10 @@ class PlanBook:
         self._leave(one.job)
         self._displaced.pop(one.job, None)
         self._book(one, self.plans[one.job], gang, None, reason)
+
+    def left_to_users(self) -> list[str]:
+        """Return the workers that the last revision left out of plans for tasks of earlier users."""
+        return self._pool.names(self._left) if self._left else []
 
     def _waited_for(self, rank: float) -> Workers:
         """Return the workers that tasks of users before this rank wait for."""
@@ -465,7 +469,7 @@ class PlanBook:
         """Return the gang without the workers that rivals keep or earlier users wait for, except its present ones."""
         slot = self._slots.get(one.job)
         if waited := self._waited_for(one.turn[0]) & ~(self._pool.of(slot.place) if slot else 0):
-            self.left_to_users.update(self._pool.names(waited & gang.eligible))
+            self._left |= waited & gang.eligible
             gang = _without(gang, waited)
         for other, workers in self._kept:
             if other.job != one.job and are_rivals(one.resources, other.resources):
