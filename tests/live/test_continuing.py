@@ -21,7 +21,7 @@ from tests.live.proxy import Proxy
 from tests.live.test_functions import executor
 from tests.live.test_owner import OWNER
 from tests.sandboxes import without_bubblewrap
-from tests.worker.presence.witnesses import move_mouse, x_server
+from tests.worker.presence.witnesses import move_mouse, moving_mouse, x_server
 
 STEPS = 20
 COUNTS = """
@@ -218,9 +218,11 @@ async def test_replica_continues_where_the_owner_came_back(grid: Grid) -> None:
         await newer(grid, job, (await newer(grid, job, 0.0)).wall_s)
         await grid.start_worker("bee")
         await grid.connected("ant", "bee")
-        move_mouse(display, 25)
-        await grid.attempts_when("a replica", job, lambda all_: any(a.worker == "bee" and a.started_at for a in all_))
-        await steps_at_the_end(grid, job)
+        with moving_mouse(display):
+            await grid.attempts_when(
+                "a replica", job, lambda all_: any(a.worker == "bee" and a.started_at for a in all_)
+            )
+            await steps_at_the_end(grid, job)
     attempts = await grid.attempts_when("the loser to end", job, lambda all_: all(a.ended_at for a in all_))
     won = next(attempt for attempt in attempts if attempt.accepted)
     assert (won.worker, won.replica, won.resumed and won.resumed.worker) == ("bee", True, "ant")
@@ -341,11 +343,8 @@ async def test_frozen_task_leaves_its_licence_and_continues_elsewhere(tmp_path: 
             await start_worker(grid, "bee")
             other = await grid.submit("echo done", requires=needs)
 
-            async def was_given_back() -> bool:
-                move_mouse(display, 25)  # until then the owner stays
-                return (await grid.attempts(job))[0].ended_at is not None
-
-            await wait_for("it to be given back", was_given_back)
+            with moving_mouse(display):
+                await grid.attempts_when("it to be given back", job, lambda all_: all_[0].ended_at is not None)
             assert await steps_at_the_end(grid, job) >= STEPS
             assert (await grid.ended(other)).state is JobState.SUCCEEDED
             first, second = await grid.attempts(job)

@@ -19,7 +19,7 @@ from loopline_worker.supervisor.walls import connect_filter
 from tests.live.grid import Grid, wait_for
 from tests.live.test_owner import OWNER
 from tests.sandboxes import without_bubblewrap
-from tests.worker.presence.witnesses import move_mouse, x_server
+from tests.worker.presence.witnesses import moving_mouse, x_server
 from tests.worker.test_connect_filter import own_address
 
 MEET = """
@@ -200,10 +200,10 @@ async def test_gang_is_frozen_while_an_owner_uses_a_worker(tmp_path: Path) -> No
             gate = grid.gate()
             job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=1)
             await grid.attempts_when("all to run", job, all_run)
-            move_mouse(display, 25)
-            await grid.attempts_when(
-                "all to stand still", job, lambda found: all(one.state is AttemptState.FROZEN for one in found)
-            )
+            with moving_mouse(display):
+                await grid.attempts_when(
+                    "all to stand still", job, lambda found: all(one.state is AttemptState.FROZEN for one in found)
+                )
             await grid.attempts_when("all to go on", job, all_run)
             gate.open()
             assert (await grid.ended(job)).state is JobState.SUCCEEDED

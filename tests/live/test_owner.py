@@ -11,7 +11,7 @@ from loopline.cli.render import tables
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import WorkerView
 from tests.live.grid import Grid, wait_for
-from tests.worker.presence.witnesses import move_mouse, x_server
+from tests.worker.presence.witnesses import moving_mouse, x_server
 
 OWNER = {
     "LOOPLINE_IDLE_S": "1",
@@ -30,11 +30,11 @@ async def test_task_is_preempted_when_the_owner_returns_and_ends_elsewhere(grid:
         job = await grid.submit(f"{gate.wait}; echo $LOOPLINE_WORKER", max_attempts=1)
         await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
         await grid.start_worker("bee")
-        move_mouse(display, 25)
-        view = await wait_for("the figures", lambda: yielded(grid, "ant"))
-        assert view.load
-        assert view.load.yielded.p50_s > 0
-        await grid.attempts_when("it to be given back", job, lambda all_: all_[0].ended_at is not None)
+        with moving_mouse(display):
+            view = await wait_for("the figures", lambda: yielded(grid, "ant"))
+            assert view.load
+            assert view.load.yielded.p50_s > 0
+            await grid.attempts_when("it to be given back", job, lambda all_: all_[0].ended_at is not None)
         gate.open()
         assert (await grid.ended(job)).state == "succeeded"
         assert [a.accepted for a in await grid.attempts(job)][:1] == [False]
@@ -57,15 +57,15 @@ async def test_replica_wins_while_the_original_is_frozen(tmp_path: Path) -> None
             await grid.start_worker("bee")
             await grid.connected("ant", "bee")
             assert len(await grid.attempts(job)) == 1
-            move_mouse(display, 25)
-            frozen = await grid.attempts_when("a shadow", job, lambda all_: len(all_) == 2)
-            assert [(a.worker, a.state, a.replica) for a in frozen][:1] == [("ant", "frozen", False)]
-            assert [(a.worker, a.replica) for a in frozen][1:] == [("bee", True)]
-            says = (await grid.client().explain(TaskId(job, 1))).sentence
-            assert says == "running on ant (frozen: its owner is there) and bee"
-            grid.gate("open-bee").open()
-            assert (await grid.ended(job)).state == "succeeded"
-            ended = await grid.attempts_when("the loser to end", job, lambda all_: all(a.ended_at for a in all_))
+            with moving_mouse(display):
+                frozen = await grid.attempts_when("a shadow", job, lambda all_: len(all_) == 2)
+                assert [(a.worker, a.state, a.replica) for a in frozen][:1] == [("ant", "frozen", False)]
+                assert [(a.worker, a.replica) for a in frozen][1:] == [("bee", True)]
+                says = (await grid.client().explain(TaskId(job, 1))).sentence
+                assert says == "running on ant (frozen: its owner is there) and bee"
+                grid.gate("open-bee").open()
+                assert (await grid.ended(job)).state == "succeeded"
+                ended = await grid.attempts_when("the loser to end", job, lambda all_: all(a.ended_at for a in all_))
             assert [(a.worker, a.state, a.accepted) for a in ended] == [
                 ("ant", "cancelled", False),
                 ("bee", "succeeded", True),

@@ -13,7 +13,7 @@ from loopline_shared.model import JobState
 from loopline_shared.rest.bodies import WorkerView
 from tests.live.grid import LEASE_S, SHORTEST_LEASE_S, Grid, wait_for
 from tests.live.test_owner import OWNER
-from tests.worker.presence.witnesses import move_mouse, x_server
+from tests.worker.presence.witnesses import moving_mouse, x_server
 
 
 @pytest.fixture
@@ -140,10 +140,10 @@ async def test_waiting_tasks_run_elsewhere_when_the_owner_returns(grid: Grid) ->
         job = await grid.submit(f"{gate.wait}", tasks=4, size=0.04, max_attempts=1, max_replicas=1)
         await queued(grid, "ant", 3)
         grid.gate("open-bee").open()
-        move_mouse(display, 25)
-        back = await grid.attempts_when(
-            "the rest to be given back", job, lambda all_: sum(a.state == "cancelled" for a in all_) == 3
-        )
+        with moving_mouse(display):
+            back = await grid.attempts_when(
+                "the rest to be given back", job, lambda all_: sum(a.state == "cancelled" for a in all_) == 3
+            )
         assert [(a.id.task, a.state.value) for a in back if a.id.number == 1] == [
             (1, "frozen"),
             (2, "cancelled"),

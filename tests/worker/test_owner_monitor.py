@@ -29,7 +29,7 @@ from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.terminals import Terminals
 from loopline_worker.supervisor.control_groups import ControlGroup
 from tests.worker.bench import processes_of, python, run_of, until
-from tests.worker.presence.witnesses import Hand, move_mouse, only_display, terminal, type_at, x_server
+from tests.worker.presence.witnesses import Hand, moving_mouse, only_display, terminal, type_at, x_server
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Started
 
@@ -351,10 +351,10 @@ async def test_x11_from_the_mouse_to_frozen_tasks(master: SmallMaster, start: St
     with x_server() as display:
         agent = start(only_display(display, tmp_path), idle_s=1)
         await runs(master, agent, run_of("sh", "-c", FAMILY))
-        move_mouse(display, 30)
-        await until(lambda: frozen(master) == [True])
-        await until(lambda: all_stopped(agent))
-        await until(lambda: load(master).yielded.count == 1)
+        with moving_mouse(display):
+            await until(lambda: frozen(master) == [True])
+            await until(lambda: all_stopped(agent))
+            await until(lambda: load(master).yielded.count == 1)
         await until(lambda: frozen(master) == [False])  # a second without input later
 
 

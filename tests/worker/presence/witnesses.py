@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tty
@@ -72,6 +73,18 @@ def only_display(display: dict[str, str], folder: Path) -> X11:
 
 def move_mouse(display: dict[str, str], place: int) -> None:
     subprocess.run(["xdotool", "mousemove", str(place), "7"], env=os.environ | display, check=True)
+
+
+@contextmanager
+def moving_mouse(display: dict[str, str]) -> Iterator[None]:
+    """Move the mouse until the block ends, like an owner who stays: a busy computer may miss a single movement."""
+    moves = "while xdotool mousemove 25 7 sleep 0.1 mousemove 35 7 sleep 0.1; do :; done"
+    hand = subprocess.Popen(["sh", "-c", moves], env=os.environ | display, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(hand.pid, signal.SIGKILL)
+        hand.wait()
 
 
 @contextmanager
