@@ -88,19 +88,12 @@ LARGE = (
         in_order=True,
     ),
     Configuration(
-        "three equal jobs of two tasks, under hold, while the master restarts",
-        _jobs(A=(2, {"size": 2.0}), B=(2, {"size": 2.0}), C=(2, {"size": 2.0})),
-        TWO,
-        Left(restarts=1),
-        _settings(max_replicas=1),
-        in_order=True,
-    ),
-    Configuration(
-        "two equal jobs, delivered in order, while the master restarts",
-        _jobs(A=(2, {"size": 1.0}), B=(1, {"size": 1.0})),
+        "two jobs of one task, delivered in order, while the master restarts",
+        _jobs(A=(1, {"size": 1.0}), B=(1, {"size": 1.0})),
         TWO,
         Left(restarts=1),
         _settings(Order.DELIVER),
+        in_order=True,
     ),
     Configuration(
         "a task that needs two results that agree, while a link breaks",
@@ -117,11 +110,12 @@ LARGE = (
         _settings(),
     ),
     Configuration(
-        "jobs that are cancelled, limited to one attempt at a time",
+        "two jobs, of which one is cancelled, limited to one attempt at a time",
         _jobs(A=(2, {"size": 2.0, "max_running": 1}), B=(1, {"size": 1.0})),
         TWO,
-        Left(failures=1, cancels=1),
+        Left(cancels=1),
         _settings(Order.NONE),
+        in_order=True,
     ),
     Configuration(
         "two tasks that need one licence, while a computer sleeps and the master restarts",
@@ -131,6 +125,32 @@ LARGE = (
         _settings(max_replicas=1),
         LICENCE,
     ),
+)
+"""Explored by ``make test-full``, in one minute."""
+
+LARGEST = (
+    Configuration(
+        "jobs that are cancelled, limited to one attempt at a time",
+        _jobs(A=(2, {"size": 2.0, "max_running": 1}), B=(1, {"size": 1.0})),
+        TWO,
+        Left(failures=1, cancels=1),
+        _settings(Order.NONE),
+    ),
+    Configuration(
+        "three equal jobs of two tasks, under hold, while the master restarts",
+        _jobs(A=(2, {"size": 2.0}), B=(2, {"size": 2.0}), C=(2, {"size": 2.0})),
+        TWO,
+        Left(restarts=1),
+        _settings(max_replicas=1),
+        in_order=True,
+    ),
+    Configuration(
+        "two equal jobs, delivered in order, while the master restarts",
+        _jobs(A=(2, {"size": 1.0}), B=(1, {"size": 1.0})),
+        TWO,
+        Left(restarts=1),
+        _settings(Order.DELIVER),
+    ),
     Configuration(
         "a gang of two members, while a computer sleeps",
         _jobs(A=(1, {"size": 2.0, "nodes": 2})),
@@ -138,10 +158,6 @@ LARGE = (
         Left(sleeps=1, deadlines=1),
         _settings(),
     ),
-)
-"""Explored by ``make test-full``, in three minutes."""
-
-LARGEST = (
     Configuration(
         "a small job that may pass and an equal one that may not, under hold",
         _jobs(A=(2, {"size": 2.0}), B=(1, {"size": 1.0}), C=(1, {"size": 2.0})),
@@ -164,4 +180,4 @@ LARGEST = (
         _settings(),
     ),
 )
-"""Explored by ``make test-campaigns``, in five minutes."""
+"""Explored by ``make test-campaigns``, in ten minutes."""

@@ -18,6 +18,8 @@ from tests.explored.grid import Configuration
 
 Patch = pytest.MonkeyPatch
 EQUAL_JOBS, LOST_WORKER, ONE_LICENCE, *_ = QUICK
+SLOW = (EQUAL_JOBS, LOST_WORKER)
+"""Too slow for `make test-full` if also the states with one key are compared."""
 
 
 def _name(about: Configuration) -> str:
@@ -41,9 +43,14 @@ def test_no_order_of_events_breaks_a_promise_in_a_larger_grid(about: Configurati
     assert Explorer(about).run().ends
 
 
-@pytest.mark.full
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("about", QUICK, ids=_name)
+@pytest.mark.parametrize(
+    "about",
+    [
+        pytest.param(one, marks=pytest.mark.campaign if one in SLOW else pytest.mark.full, id=_name(one))
+        for one in QUICK
+    ],
+)
 def test_states_with_one_key_have_the_same_future(about: Configuration) -> None:
     assert Explorer(about, exchanges_workers=False, compares=True).run().ends
 

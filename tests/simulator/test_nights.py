@@ -44,8 +44,8 @@ def test_nothing_is_lost_in_a_night() -> None:
 
 
 @pytest.mark.full
-def test_nothing_is_lost_in_ten_nights() -> None:
-    met = sum((_live_through(seed) for seed in range(10, 20)), Counter[str]())
+def test_nothing_is_lost_in_five_nights() -> None:
+    met = sum((_live_through(seed) for seed in range(10, 15)), Counter[str]())
     assert min(met.values()) > 0, met
 
 
