@@ -48,7 +48,7 @@ test-newest: | check-python
 	rm -rf $(NEWEST)
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip uv
-	$(NEWEST)/bin/uv pip install --quiet --python $(NEWEST)/bin/python --upgrade $(EXTRAS) --group dev --editable . -r pyproject.toml
+	$(NEWEST)/bin/uv pip install --system-certs --quiet --python $(NEWEST)/bin/python --upgrade $(EXTRAS) --group dev --editable . -r pyproject.toml
 	env -u PYTHONDONTWRITEBYTECODE $(NEWEST)/bin/python -m pytest -n $(PROCESSES) --dist worksteal \
 		tests/python tests/cli tests/api tests/live/test_functions.py tests/live/test_joblib_conformance.py
 
@@ -147,7 +147,7 @@ clean:
 	@rm -f $@
 	@awk '/^uv==/,!/\\$$/' requirements/all.txt > $@.uv
 	@$(PIP) --quiet --no-compile --no-deps --require-hashes -r $@.uv
-	@if $(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/all.txt; then touch $@; else \
+	@if $(BIN)/uv pip install --system-certs --python $(BIN)/python --require-hashes -r requirements/all.txt; then touch $@; else \
 		($(PIP) --no-compile --require-hashes -r requirements/all.txt && touch $@) | $(NAMES); fi
 	@test -f $@
 
