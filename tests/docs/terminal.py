@@ -61,7 +61,7 @@ class Terminal:
     def leave(self) -> None:
         for process in reversed(self._serving):
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
 
     def _serve(self, step: Step) -> None:
         log = self.home / f"{len(self._serving)}.log"
@@ -70,7 +70,7 @@ class Terminal:
             words = ["sh", "-c", f"exec {self._starts}{step.command.removeprefix('loopline')}{port}"]
             process = subprocess.Popen(words, cwd=self.home, env=self.environment, stdout=file, stderr=file)
         self._serving.append(process)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 100
         while line := missing(step, log.read_text().replace(str(self.port), "7461")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, f"$ {step.command}\n{log.read_text()}\n-- has no line: {line}"

@@ -13,7 +13,7 @@ output_flood_bytes = 4_000_000
 """
 RUNAWAYS = {
     "for i in $(seq 200); do sleep 100 & done; wait": "max_processes",
-    "exec python3 -S -c 'x = [bytearray(10**7) for _ in range(100)]'": "MiB of memory",
+    "exec python3 -S -c 'import time; x = [bytearray(10**7) for _ in range(100)]; time.sleep(100)'": "MiB of memory",
     "dd if=/dev/zero of=long bs=1M count=100; sleep 100": "scratch_limit_bytes",
     "yes": "output_flood_bytes",
 }
