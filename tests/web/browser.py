@@ -128,7 +128,7 @@ class Visit:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLED_S):
                 while await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.02)  # polls
                 return True
         return False
 
