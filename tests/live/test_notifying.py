@@ -18,7 +18,7 @@ from tests.live.grid import Grid, wait_for
 
 
 class Receiver:
-    """Receives webhooks at a port that nobody else is given meanwhile."""
+    """Receives webhooks at a reserved port."""
 
     def __init__(self) -> None:
         self.port = reserved()
