@@ -95,7 +95,7 @@ def test_the_standby_takes_over_and_the_first_one_waits_when_it_is_back(grid: Gr
     spec = {"command": SLEEPS, "parameters": {"i": {"range": [1, 10 * TASKS]}}}
     under_way = grid.api("/jobs", spec)["id"]
     grid.must("kill", "master")
-    grid.until("the standby serves", lambda: grid.serves(standby), 30)
+    grid.until("the standby serves", lambda: grid.serves(standby))
     grid.until("its job succeeded", lambda: grid.api(f"/jobs/{under_way}", port=standby)["state"] == "succeeded")
     assert grid.outputs(job, standby) == outputs
     grid.must("start", "master")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from loopline.local.local_grid import reserved
 from tests.docs.console import Step, missing
 
 IN_A_TERMINAL_OF_ITS_OWN = ("loopline master", "loopline worker", "loopline local")
@@ -25,9 +25,8 @@ class Terminal:
         self.home = self.folder = home
         self._starts = shlex.join(serving)
         self._serving: list[subprocess.Popen[bytes]] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self._reserved = reserved()
+        self.port = self._reserved.number
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG")}
         for name in [name for name in self.environment if name.startswith("LOOPLINE")]:
             del self.environment[name]
@@ -61,16 +60,20 @@ class Terminal:
     def leave(self) -> None:
         for process in reversed(self._serving):
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
+        self._reserved.release()
 
     def _serve(self, step: Step) -> None:
         log = self.home / f"{len(self._serving)}.log"
         with log.open("wb") as file:
-            port = f" --port {self.port}" if step.command == "loopline local" else ""
+            port = ""
+            if step.command == "loopline local":  # which reserves its port itself
+                self._reserved.release()
+                port = f" --port {self.port}"
             words = ["sh", "-c", f"exec {self._starts}{step.command.removeprefix('loopline')}{port}"]
             process = subprocess.Popen(words, cwd=self.home, env=self.environment, stdout=file, stderr=file)
         self._serving.append(process)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 100
         while line := missing(step, log.read_text().replace(str(self.port), "7461")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, f"$ {step.command}\n{log.read_text()}\n-- has no line: {line}"

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.timeout(300)  # a whole page of real starts: half a minute alone, two on a slow computer beside the suite
+@pytest.mark.timeout(600)  # a whole page of real starts: half a minute alone, two on a slow computer beside the suite
 def test_every_step_has_the_output_on_the_page(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with terminal(tmp_path, starting("loopline"), (sys.executable, "-m", "loopline")) as one:

@@ -144,9 +144,9 @@ async def _outputs(client: AsyncClient, job: Drawn, folder: Path, left_out: set[
 
 
 async def _left_running(campaign: Campaign) -> Findings:
-    """Return processes of tasks that still run some seconds after all jobs have ended."""
+    """Return processes of tasks that still run a minute after all jobs have ended."""
     try:
-        await campaign.grid.no_processes(15)
+        await campaign.grid.no_processes(60)
     except AssertionError:
         return [
             f"process {one.pid} of task {one.environ().get('LOOPLINE_ATTEMPT')} is left running"

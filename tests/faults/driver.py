@@ -26,7 +26,7 @@ from tests.live.grid import Grid, Process, wait_for
 from tests.live.proxy import Proxy
 
 WORKERS = ("ant", "bee", "cat")
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 """Seconds after the last fault within which all jobs must end."""
 PATIENCE_S = 90.0
 TURNS = 4

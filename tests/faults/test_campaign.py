@@ -52,6 +52,7 @@ def had(features: list[Feature]) -> list[Feature]:
     return features
 
 
+@pytest.mark.timeout(600)
 async def test_plain_grid_survives_a_few_faults(tmp_path: Path) -> None:
     report = await Campaign(tmp_path, [PLAIN], 1, faults=4).run()
     assert not report.findings

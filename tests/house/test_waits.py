@@ -10,7 +10,7 @@ from itertools import pairwise
 from tests.full import FILES, TESTS
 from tests.house.sources import ROOT, refuse, tracked
 
-PLACES = ("tests/live/", "tests/faults/", "tests/docs/")
+PLACES = ("tests/live/", "tests/faults/", "tests/docs/", "tests/web/", "tests/power/", "tests/snakemake/")
 SHORTEST_LEASE_S = 10.0
 
 

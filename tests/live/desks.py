@@ -64,7 +64,7 @@ def layout(name: str) -> Iterator[tuple[Path | None, Path | None]]:
 
 
 def _remove(group: Path) -> None:
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 60
     while True:
         try:
             for inner in [place for place, *_ in os.walk(group, topdown=False)]:

@@ -123,7 +123,7 @@ class Grid:
     async def stop_worker(self, name: str) -> None:
         """Stop the worker as its service would, including its zygote and supervisors."""
         self.workers[name].terminate()
-        await asyncio.wait_for(self.workers[name].wait(), 20)
+        await asyncio.wait_for(self.workers[name].wait(), 60)
 
     async def stop(self) -> None:
         for client in self._clients:
@@ -132,7 +132,7 @@ class Grid:
             if process is not None and process.returncode is None:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
-                await asyncio.wait_for(process.wait(), 20)
+                await asyncio.wait_for(process.wait(), 60)
         self._reserved.release()
 
     async def _spawn(self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None) -> Process:

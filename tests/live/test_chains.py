@@ -78,8 +78,8 @@ async def test_quorum_outvotes_a_worker_with_other_results(grid: Grid) -> None:
 
 async def test_eta_is_given_and_compared_with_the_completion(grid: Grid) -> None:
     await grid.start_worker("ant")
-    client = grid.client()
-    job = await grid.submit("sleep 0.3; echo {i}", tasks=12, max_replicas=1)
+    gate, client = grid.gate(), grid.client()
+    job = await grid.submit(f"[ {{i}} -le 6 ] || {{ {gate.wait}; sleep 0.2; }}; echo {{i}}", tasks=12, max_replicas=1)
     assert "nothing" not in (await grid.job(job)).eta_note
 
     async def has_eta() -> bool:
@@ -87,6 +87,7 @@ async def test_eta_is_given_and_compared_with_the_completion(grid: Grid) -> None
         return view.eta is not None and view.eta.p50_at <= view.eta.p90_at
 
     await wait_for("an ETA", has_eta)
+    gate.open()
     assert (await grid.ended(job)).eta is None
 
     async def is_judged() -> bool:

@@ -88,9 +88,9 @@ async def serves_functions(grid: Grid) -> None:
 
     token = (grid.data_dir / "tokens" / "admin").read_text().strip()
     with Executor(grid.url, token, requirements=["greeting"]) as executor:
-        assert await asyncio.to_thread(executor.submit(greet).result, 60) == "hello 1.0"
+        assert await asyncio.to_thread(executor.submit(greet).result, 200) == "hello 1.0"
     with Executor(grid.url, token) as executor:
-        error = await asyncio.to_thread(executor.submit(greet).exception, 60)
+        error = await asyncio.to_thread(executor.submit(greet).exception, 200)
     assert isinstance(error, ModuleNotFoundError)
     assert "requirements=" in error.__notes__[0]
 

@@ -12,14 +12,14 @@ from tests.live.grid import Grid
 async def until(pieces: AsyncIterator[bytes], end: bytes) -> bytes:
     """Return the output up to and including ``end``."""
     seen = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not seen.endswith(end):
             seen += await anext(pieces)
     return seen
 
 
 async def rest(pieces: AsyncIterator[bytes]) -> bytes:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         return b"".join([piece async for piece in pieces])
 
 

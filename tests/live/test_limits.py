@@ -59,8 +59,8 @@ async def test_hung_agent_keeps_its_unit_until_its_attempt_is_gone(forgetful_gri
     async with watched(grid) as counts:
         grid.workers["ant"].send_signal(signal.SIGSTOP)
         await grid.start_worker("bee")
-        await grid.attempts_when("its lease to end", job, lambda all_: all_[0].state == "lost")
         await grid.connected("bee")
+        await grid.attempts_when("its lease to end", job, lambda all_: all_[0].state == "lost")
         why = await grid.client().explain(TaskId(job, 2))
         assert "1 of 1 matlab in use" in why.sentence
         grid.workers["ant"].send_signal(signal.SIGCONT)

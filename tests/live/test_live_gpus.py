@@ -81,7 +81,8 @@ async def test_task_leaves_its_gpu_to_the_owner_and_runs_on_another(grid: Grid) 
         return {gpu.memory_bytes for gpu in gpus if gpu.id == UUIDS[0]} == {16 * 10**9}
 
     await wait_for("the memory of the GPU to be known", memory_is_known)
-    write(says, f"{working}use 0000:01:00.0 1 0 90 0\n")
+    write(folder / "new", f"{working}use 0000:01:00.0 1 0 90 0\n")
+    (folder / "new").replace(says)  # which the worker reads all the time
     first, second = await grid.attempts_when(
         "it to run elsewhere", job, lambda all_: len(all_) == 2 and all_[-1].started_at is not None
     )

@@ -75,7 +75,7 @@ async def test_top_shows_running_jobs_and_quits_at_a_key(grid: Grid, tmp_path: P
 
     await wait_for("the job to be shown", shows_the_job)
     os.write(ours, b"q")
-    assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
     os.close(ours)
     gate.open()
     await grid.ended(job)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,18 +11,18 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
+from loopline.local.local_grid import reserved
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import Notify
 from tests.live.grid import Grid, wait_for
 
 
 class Receiver:
-    """Receives webhooks."""
+    """Receives webhooks at a reserved port."""
 
     def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/hook"
+        self.port = reserved()
+        self.url = f"http://127.0.0.1:{self.port.number}/hook"
         self.heard: list[tuple[dict[str, str], bytes]] = []
 
     async def hear(self, request: web.Request) -> web.Response:
@@ -37,10 +36,17 @@ class Receiver:
         runner = web.AppRunner(app)
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", self.port).start()
+            await web.TCPSite(runner, "127.0.0.1", self.port.number).start()
             yield
         finally:
             await runner.cleanup()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.port.release()
 
 
 async def notification(grid: Grid, job: int) -> str:
@@ -54,8 +60,9 @@ def settings(grid: Grid) -> Path:
     return file
 
 
-async def test_webhook_is_delivered_after_receiver_and_master_were_down(grid: Grid, settings: Path) -> None:
-    receiver = Receiver()
+async def test_webhook_is_delivered_after_receiver_and_master_were_down(
+    grid: Grid, settings: Path, receiver: Receiver
+) -> None:
     await grid.kill_master()
     await grid.start_master()
     await grid.start_worker("ant")
@@ -80,8 +87,7 @@ async def test_webhook_is_delivered_after_receiver_and_master_were_down(grid: Gr
     assert (message["type"], message["data"]["name"], message["data"]["id"]) == ("job.succeeded", "mine", job)
 
 
-async def test_private_addresses_are_not_called(grid: Grid) -> None:
-    receiver = Receiver()
+async def test_private_addresses_are_not_called(grid: Grid, receiver: Receiver) -> None:
     await grid.start_worker("ant")
     async with receiver.listening():
         job = await grid.submit("exit 1", max_attempts=1, notify=Notify(webhook=receiver.url, on=["failed"]))

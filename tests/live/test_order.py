@@ -64,18 +64,19 @@ async def test_job_on_a_silent_worker_keeps_its_place_in_the_order(grid: Grid) -
     """Its agent hangs soon after the job's start: ten times the job's size pass, but no work is measured."""
     await grid.start_worker("ant", slots=2)
     gate, client = grid.gate(), grid.client()
-    first = await grid.submit(f"{gate.wait}", tasks=2, size=0.3, max_replicas=1)
+    size = 0.8
+    first = await grid.submit(f"{gate.wait}", tasks=2, size=size, max_replicas=1)
     await grid.attempts_when("it to run", first, lambda all_: sum(bool(a.started_at) for a in all_) == 2)
     grid.workers["ant"].send_signal(signal.SIGSTOP)
     await grid.start_worker("bee", slots=2)
     await grid.connected("bee")
 
     async def is_silent() -> bool:
-        workers = {one.name: one.reported_at or 0.0 async for one in client.workers()}
-        return workers["bee"] - workers["ant"] > 2 * 10 * 0.3
+        ant, bee = [await client.worker(name) for name in ("ant", "bee")]
+        return ((bee.reported_at or 0.0) - (ant.reported_at or 0.0)) * 2 * min(1.0, ant.speed) > 12 * size
 
     await wait_for("ten times its size to pass", is_silent)
-    second = await grid.submit("echo {i}", tasks=2, size=0.3)
+    second = await grid.submit("echo {i}", tasks=2, size=size)
 
     async def is_held() -> bool:
         view = await client.job(second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import aiohttp
@@ -87,10 +88,10 @@ async def figures_are_shown(grid: Grid) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession() as session, session.get(f"{grid.url}/metrics", headers=headers) as answer:
         metrics = await answer.text()
-    assert 'loopline_owner_yield_seconds{quantile="0.99",worker="ant"} 0.' in metrics
+    assert re.search(r'^loopline_owner_yield_seconds\{quantile="0.99",worker="ant"\} \d', metrics, re.MULTILINE)
     assert 'worker="bee"' not in metrics
     workers = [worker async for worker in grid.client().workers()]
     console = stdout()
     with console.capture() as shown:
         console.print(tables.workers(workers))
-    assert "p50 0." in shown.get()
+    assert re.search(r"p50 \d", shown.get())

@@ -55,6 +55,16 @@ async def has_at_least(grid: Grid, name: str, sha256: str, count: int) -> None:
     await wait_for(f"{name} to have {count:,} bytes", has)
 
 
+async def has_reported_twice(grid: Grid, name: str) -> None:
+    seen = set[float | None]()
+
+    async def has() -> bool:
+        seen.add((await grid.client().worker(name)).reported_at)
+        return len(seen) > 2
+
+    await wait_for(f"two Reports of {name}", has)
+
+
 def metric(grid: Grid, name: str) -> float:
     token = (grid.data_dir / "tokens" / "admin").read_text().strip()
     ca = grid.data_dir / "tokens" / "ca.pem"
@@ -67,14 +77,14 @@ def metric(grid: Grid, name: str) -> float:
     return float(next((words[1] for words in lines if words[0] == name), 0.0))
 
 
-async def bee_fetches_from_ant(peers: Grid, tmp_path: Path) -> tuple[str, int, Gate]:
+async def bee_fetches_from_ant(peers: Grid, tmp_path: Path, mib_s: int = 4) -> tuple[str, int, Gate]:
     """Return a file of 16 MiB, the job of two tasks with this input, and the gate that they wait for."""
     sha256 = await upload(peers, tmp_path, 16)
     await peers.start_worker("ant")
     assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
     gate = peers.gate()
     job = await submit(peers, sha256, tasks=2, then=gate.wait)
-    await peers.start_worker("bee", settings=SLOWLY)
+    await peers.start_worker("bee", settings={"LOOPLINE_PEER_BYTES_S": str(mib_s * MIB)})
     return sha256, job, gate
 
 
@@ -125,11 +135,16 @@ async def test_owner_can_refuse_transfers(peers: Grid, tmp_path: Path) -> None:
 
 
 async def test_killed_agent_resumes_its_transfer(peers: Grid, tmp_path: Path) -> None:
-    sha256, job, gate = await bee_fetches_from_ant(peers, tmp_path)
-    await has_at_least(peers, "bee", sha256, 8 * MIB)
+    sha256, job, gate = await bee_fetches_from_ant(peers, tmp_path, mib_s=1)
+    await has_at_least(peers, "bee", sha256, 2 * MIB)
     await peers.kill_worker("bee")
     had = has_bytes(peers, "bee", sha256)
     assert had < 16 * MIB
+
+    async def is_away() -> bool:
+        return not (await peers.client().worker("bee")).connected
+
+    await wait_for("its last Report to be counted", is_away)
     before = metric(peers, "loopline_peer_bytes_total")
     await peers.start_worker("bee")
     await has_at_least(peers, "bee", sha256, 16 * MIB + 3)
@@ -143,7 +158,9 @@ async def test_output_of_a_job_reaches_the_next_job_from_its_worker(peers: Grid)
     await peers.start_worker("ant", "--label", "maker")
     job = await peers.submit(script, outputs=["made.bin"], requires={"labels": ["maker"]})
     (sha256,) = await sums(peers, job, 1)
-    await peers.start_worker("bee", "--label", "taker")
+    await peers.start_worker("bee", "--label", "taker", module="tests.live.patient_worker")
+    await has_at_least(peers, "ant", sha256, 3000001)
+    await has_reported_twice(peers, "ant")  # the first may be older than its copy
     then = {"after": [job], "requires": {"labels": ["taker"]}, "inputs": {"large.bin": f"sha256:{sha256}"}}
     taken = await peers.submit("sha256sum large.bin", **then)
     assert await sums(peers, taken, 1) == {sha256}

@@ -13,7 +13,7 @@ output_flood_bytes = 4_000_000
 """
 RUNAWAYS = {
     "for i in $(seq 200); do sleep 100 & done; wait": "max_processes",
-    "exec python3 -S -c 'x = [bytearray(10**7) for _ in range(100)]'": "MiB of memory",
+    "exec python3 -S -c 'import time; x = [bytearray(10**7) for _ in range(100)]; time.sleep(100)'": "MiB of memory",
     "dd if=/dev/zero of=long bs=1M count=100; sleep 100": "scratch_limit_bytes",
     "yes": "output_flood_bytes",
 }
@@ -38,7 +38,9 @@ async def test_runaway_task_is_stopped_and_its_neighbours_continue(grid: Grid) -
     assert "left running" in reasons[len(scripts)]
     gate.open()
     assert (await grid.ended(job)).tasks.succeeded == 2
-    deaf = await grid.submit("trap '' TERM INT HUP; sleep 100; sleep 100", max_attempts=1, timeout_s=0.5)
+    deaf = await grid.submit(
+        "trap '' TERM INT HUP; sleep 100; sleep 100", max_attempts=1, timeout_s=0.5, kill_after_s=0.5
+    )
     assert (await grid.ended(deaf)).tasks.failed == 1
     assert (await grid.attempts(deaf))[0].reason == "timed out after 0.5 s"
     assert grid.workers["w1"].returncode is None

@@ -38,7 +38,7 @@ class Recorded:
         """Run a command. Return the disk before it, and the records of its writes."""
         disk, log = Disk(self.root), self._folder / "log"
         environment = os.environ | recording(self._library, self.root, log)
-        subprocess.run([sys.executable, *command], env=environment, check=True, timeout=60)
+        subprocess.run([sys.executable, *command], env=environment, check=True, timeout=300)
         return disk, read_records(log)
 
     def after_cut(self, *command: str) -> Path:
@@ -74,7 +74,7 @@ def test_backup_is_there_after_a_power_cut(recorded: Recorded) -> None:
 def test_restored_folder_is_there_after_a_power_cut(recorded: Recorded) -> None:
     kept = recorded.root / "monday"
     command = ("-m", "loopline_master.maintenance.backup", str(kept), "--data-dir", str(recorded.data))
-    subprocess.run([sys.executable, *command], check=True, timeout=60)
+    subprocess.run([sys.executable, *command], check=True, timeout=300)
     again = recorded.root / "again"
     again.mkdir()
     lost = recorded.after_cut("-m", "loopline_master.maintenance.restore", str(kept), "--data-dir", str(again))

@@ -31,11 +31,11 @@ FLAGS = [
     "--disable-gpu",
     f"--disable-features={','.join([*_OF_A_DESKTOP, *_OF_PLAYWRIGHT.split()])}",
 ]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 _CALM = {"viewport": DESKTOP, "locale": "en-GB", "color_scheme": "light", "reduced_motion": "reduce"}
-_SETTLED_S = 5.0
+_SETTLED_S, _STARTED_MS = 30.0, 100_000
 _READING = re.compile("^Reading .* …$")
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 REFUSED = "status of 401"  # the browser's complaint about a wrong token
@@ -68,7 +68,9 @@ async def running_browser() -> AsyncIterator[Browser]:
     with TemporaryDirectory(ignore_cleanup_errors=True) as home:
         async with async_playwright() as playwright:
             own = {**os.environ, "HOME": home}  # a browser writes there
-            browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS, env=own)
+            browser = await playwright.chromium.launch(
+                executable_path=chromium(), args=FLAGS, env=own, timeout=_STARTED_MS
+            )
             try:
                 yield browser
             finally:
@@ -126,7 +128,7 @@ class Visit:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLED_S):
                 while await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.02)  # polls
                 return True
         return False
 

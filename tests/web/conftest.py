@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.live.grid import Grid
+from tests.live.grid import SHORTEST_LEASE_S, Grid
 from tests.web.browser import Visit, admin, running_browser, visiting
 
 
@@ -24,7 +24,7 @@ async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> As
     """
     grid = Grid(tmp_path_factory.mktemp("grid"))
     try:
-        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5")
+        await grid.start_master("--lease-s", str(SHORTEST_LEASE_S), "--report-every-s", "0.5")
         for name in ("ant", "bee"):
             await grid.start_worker(name)
         await grid.connected("ant", "bee")

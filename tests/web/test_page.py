@@ -260,7 +260,7 @@ async def test_users_stand_in_the_order_of_their_turns_with_use_and_share(visit:
         async def some_was_used() -> bool:
             return all(user.used is not None for user in (await grid.client().shares()).users)
 
-        await wait_for("the job's use", some_was_used, 20)
+        await wait_for("the job's use", some_was_used)
         await visit.show("/jobs")
         users = visit.page.get_by_role("region", name="Users")
         await expect(users.get_by_role("rowheader").first).to_have_text("bob")
@@ -517,7 +517,7 @@ async def test_the_browser_enforces_the_policy(browser: Browser, grid: Grid) -> 
             )
             return all(any(f"policy violated: {part}" in said for said in visit.complaints) for part in parts)
 
-        await wait_for("the violations", heard, 20)
+        await wait_for("the violations", heard)
 
 
 async def drop(page: Page, name: str, text: str) -> None:

@@ -117,7 +117,7 @@ async def _computer(name: str, folder: Path) -> AsyncIterator[Computer]:
             opened = await run(Bus.open(of_system=True))
         with opened:
             while not await run(opened.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", SERVICE)):
-                pass
+                await asyncio.sleep(0.01)  # polls
             yield Computer(name, folder, address, opened)
 
 
