@@ -164,7 +164,7 @@ async def test_a_line_that_cannot_be_read_ends_the_channel() -> None:
     with theirs:
         waiting = asyncio.create_task(channel.next_reply())
         theirs.sendall(b"[" * 60_000 + b"\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await waiting is None
     assert not channel.is_open
 
@@ -496,7 +496,7 @@ async def test_output_of_a_running_call_can_be_followed(caller: Caller) -> None:
 
     run = caller.run(speak)
     caller.bench.runner.start(run)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await caller.bench.runner.read(run.attempt, "stdout", 0, 100) == b"first\n"
     (folder,) = caller.bench.scratch.glob("*/1.1.1")
     (folder / "enough").touch()
@@ -638,7 +638,7 @@ async def test_call_can_be_cancelled_before_its_files_arrive(caller: Caller) -> 
     caller.files.hold = never  # type: ignore[method-assign]
     run = caller.run(own_pid)
     caller.bench.runner.start(run)
-    await until(lambda: (caller.bench.scratch).glob("*/1.1.1"))
+    await until(lambda: any(caller.bench.scratch.glob("*/1.1.1")))
     caller.bench.runner.cancel(run.attempt)
     assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
 

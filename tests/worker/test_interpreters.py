@@ -244,7 +244,7 @@ async def test_interpreter_frozen_during_a_fetch_serves_the_next_call(caller: Ca
     await is_asked.wait()
     caller.bench.runner.freeze(lost.attempt)
     caller.files.hold = real  # type: ignore[method-assign]
-    following = caller.run(answer, 3, timeout_s=20.0)
+    following = caller.run(answer, 3, timeout_s=50.0)
     as_soon_as(caller, lost, following)
     caller.bench.runner.cancel(lost.attempt, Outcome.GIVEN_BACK)
     assert (await caller.bench.end_of(following)).outcome is Outcome.SUCCEEDED

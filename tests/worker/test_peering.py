@@ -213,7 +213,7 @@ async def test_worker_without_a_port_dials_the_receiver(grid: Grid, monkeypatch:
 
     class Master(MasterStub):
         def receive(self, buffer: memoryview) -> bool:
-            assert self._next < 2 or dialled.wait(30)
+            assert self._next < 2 or dialled.wait(60)
             return super().receive(buffer)
 
     grid.master = Master(CONTENT)

@@ -169,7 +169,7 @@ async def test_fetch_waits_and_continues_on_order(tmp_path: Path) -> None:
         fetch._check_wanted = waiting.set  # type: ignore[method-assign]
         fetch.obey(FileFetch(NAME, (source,), waits=True))
         running = start(fetch, CONTENT)
-        await asyncio.to_thread(waiting.wait, 30)
+        await asyncio.to_thread(waiting.wait, 60)
         assert (fetch.source, fetch.file.have) == (None, 0)
         fetch.obey(FileFetch(NAME, (source,)))
         await until(lambda: fetch.file.have == 3)
@@ -195,7 +195,7 @@ async def test_fetch_takes_only_first_pieces_while_limited(tmp_path: Path) -> No
         fetch._check_wanted = checked.set  # type: ignore[method-assign]
         for _ in range(2):  # once after the new order
             checked.clear()
-            await asyncio.to_thread(checked.wait, 30)
+            await asyncio.to_thread(checked.wait, 60)
         assert (fetch.source, fetch.file.have) == ("ant", 2), "its first pieces came from there"
         fetch.obey(FileFetch(NAME, (better,)))
         await running
