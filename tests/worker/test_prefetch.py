@@ -260,8 +260,8 @@ async def test_no_prefetched_task_starts_after_the_agent_hangs_up(bench: Bench) 
     (first,), (second, _) = await one_and_what_follows(bench)
     assert bench.launcher._process
     (link,) = bench.launcher._links
-    let(bench, first, second)
     link.close()
+    let(bench, first, second)
     launcher = psutil.Process(bench.launcher._process.pid)
     await until(lambda: not launcher.children())
     assert not has_begun(bench, second)
