@@ -203,8 +203,8 @@ async def test_exception_of_the_listener_ends_the_link_and_is_raised(server: Ser
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
 async def test_only_the_given_ca_is_accepted(server: Server, tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
+    command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
