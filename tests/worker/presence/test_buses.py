@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ MANAGER = f"{LOGIND}.Manager"
 KDE = ("org.freedesktop.ScreenSaver", "/org/freedesktop/ScreenSaver", "org.freedesktop.ScreenSaver")
 
 
+async def until_told(asks: Callable[[], Awaitable[object]]) -> None:
+    """Ask until the answer is true, and leave the processor to others in between."""
+    while not await asks():
+        await asyncio.sleep(0.01)
+
+
 class Service:
     """A mock service with settable answers."""
 
@@ -45,8 +52,9 @@ class Service:
 
     async def there(self) -> None:
         """Wait until the service is on the bus."""
-        while not await run(self._bus.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", self._name)):
-            pass
+        await until_told(
+            lambda: run(self._bus.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", self._name))
+        )
 
     async def does(self, member: str, signature: str, *body: Any) -> Any:
         return await run(self._bus.ask(self._name, self._path, MOCK, member, signature, *body))
@@ -99,8 +107,7 @@ async def test_gnome_reports_an_input_at_once(monkeypatch: pytest.MonkeyPatch, l
             assert reading.sees_desktop
             assert (reading.idle_s or 0) >= 600
             monkeypatch.setattr(mutter, "_EVERY_S", 3600)  # from here on, only signals
-            while not await gnome.does("GetMethodCalls", "s", "AddUserActiveWatch"):
-                pass
+            await until_told(lambda: gnome.does("GetMethodCalls", "s", "AddUserActiveWatch"))
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 8)])
             await gnome.does("GetCalls", "")
             assert not inputs  # that watch belongs to another client
