@@ -18,7 +18,7 @@ from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.checkpoints import CheckpointOrder, RefusedCheckpoint, Resumption, TakenCheckpoint
 from loopline_shared.protocol.saved_state import SavedState, decode
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.checkpoints import save_events
+from loopline_worker.checkpoints import save_events, snapshots
 from loopline_worker.checkpoints.attempt_checkpoints import SAVED
 from loopline_worker.checkpoints.restoring import Restoring
 from loopline_worker.core.sleep_rule import ComputerSleeps
@@ -30,7 +30,7 @@ from tests.worker.bench import processes_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, Started, start
 
-__all__ = ["start"]
+__all__ = ["patient", "start"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the last checkpoint is taken")
 
 COUNTS = """
@@ -53,6 +53,12 @@ while count < steps and not os.path.exists(scratch + "/enough"):
     if count == quits_at:
         sys.exit(code)
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy computer stop tasks for longer than an owner's patience: otherwise it would take few checkpoints."""
+    monkeypatch.setattr(snapshots, "STOPPED_S", 10.0)
 
 
 def run_of(code: str, *arguments: object, number: int = 1, **order: Any) -> Run:

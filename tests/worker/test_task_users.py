@@ -23,7 +23,7 @@ import pytest
 from loopline_shared.model import AttemptId, Outcome
 from loopline_shared.protocol.checkpoints import CheckpointOrder
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.checkpoints import folder_snapshot
+from loopline_worker.checkpoints import folder_snapshot, snapshots
 from loopline_worker.checkpoints.attempt_checkpoints import AttemptCheckpoints
 from loopline_worker.checkpoints.local_store import LocalStore
 from loopline_worker.gpus.gpu_locks import GpuLocks
@@ -175,7 +175,8 @@ async def test_killed_task_dies_with_all_its_processes(bench: Bench) -> None:
 
 
 @pytest.fixture
-async def store(bench: Bench) -> AsyncIterator[LocalStore]:
+async def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalStore]:
+    monkeypatch.setattr(snapshots, "STOPPED_S", 10.0)  # by a busy computer
     async with local_checkpoints(bench) as store:
         yield store
 
