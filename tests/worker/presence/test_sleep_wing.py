@@ -285,6 +285,8 @@ async def test_card_is_armed_for_power_off_as_network_manager_sets_it(monkeypatc
 
 
 async def test_good_bye_is_forgotten_if_the_sleep_is_called_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sleep_wing, "_WITHIN_S", 60.0)  # until then it is called off
+    monkeypatch.setattr(sleep_wing, "_END_WITHIN_S", 60.0)
     computer = Computer(is_ending=True)
     async with mock_logind(monkeypatch) as logind, wing_of(computer) as wing:
         await until_locked(logind, DELAY)
