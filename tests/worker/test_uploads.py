@@ -107,7 +107,7 @@ async def test_stalled_upload_restarts_when_the_link_is_lost(spool: Spool, maste
         writer.close()
 
     await master.stop()
-    gone = await asyncio.start_server(say_nothing, "127.0.0.1", port)
+    gone = await asyncio.start_server(say_nothing, "127.0.0.1", port, reuse_port=True)
     settings = WorkerSettings.load(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)
     async with HttpClient(settings) as http:
         delivering = asyncio.create_task(deliver(Uploads(http), spool))
