@@ -63,7 +63,7 @@ class SmallMaster:
         return next(result for result in self.results if result.attempt == attempt)
 
     async def start(self) -> None:
-        """Start, also again at the same port, which is kept meanwhile."""
+        """Start, also again: the port is kept until then."""
         self.gate.set()
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/api/v1/link", self._link)

@@ -93,7 +93,7 @@ def test_announcements_are_not_awaited_without_need(monkeypatch: pytest.MonkeyPa
 def test_an_announced_master_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     zeroconf = pytest.importorskip("zeroconf", reason="the extra 'discovery' is not installed")
     monkeypatch.setattr(discovery, "_LISTEN_S", 60.0)
-    monkeypatch.setattr(discovery, "SERVICE", f"_ll{os.getpid()}._tcp.local.")  # no other master is heard
+    monkeypatch.setattr(discovery, "SERVICE", f"_ll{os.getpid()}._tcp.local.")  # of this test only
     info = zeroconf.ServiceInfo(
         discovery.SERVICE,
         f"loopline-test.{discovery.SERVICE}",

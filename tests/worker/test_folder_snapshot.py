@@ -149,7 +149,7 @@ def test_folder_with_something_else_than_files_is_refused(folder: Path, kind: st
 def open_files() -> list[str]:
     """Return the paths of this process's open files."""
     found = []
-    for handle in os.listdir("/proc/self/fd"):  # noqa: PTH208 - some are closed meanwhile
+    for handle in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, some of closed files
         with suppress(FileNotFoundError):
             found.append(os.readlink(f"/proc/self/fd/{handle}"))  # noqa: PTH115
     return found

@@ -29,7 +29,7 @@ def run_isolated(code: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no supervisors")
 def test_every_module_imports_without_installed_packages() -> None:
-    """Each in a process of its own, forked from one that has imported none of them."""
+    """Each in a process of its own, forked before any is imported."""
     run_isolated(f"""
 import importlib, os, sys
 sys.path.append({str(WORKER.parent)!r})

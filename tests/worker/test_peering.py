@@ -166,7 +166,7 @@ class Grid:
 
 @pytest.fixture
 async def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Grid]:
-    """A grid on a computer that may be busy."""
+    """Run a grid on a computer that may be busy."""
     monkeypatch.setattr(peering_module, "_ANSWER_WITHIN_S", 60.0)
     monkeypatch.setattr(upstreams, "_CONNECT_WITHIN_S", 60.0)
     monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 60.0)

@@ -46,7 +46,7 @@ def read(tree: Path, card: str = "enp3s0") -> WakeFacts | None:
 
 @contextmanager
 def in_zone(zone: str) -> Iterator[None]:
-    """Set the time zone of this process, and the one of its environment again."""
+    """Set the time zone of this process until the context ends."""
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TZ", zone)

@@ -81,7 +81,7 @@ async def compositor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 async def test_compositor_reports_idleness_and_the_next_input(
     compositor: Compositor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
-    monkeypatch.setattr(wayland, "_AGAIN_S", 3600.0)  # what it complains of is to be seen
+    monkeypatch.setattr(wayland, "_AGAIN_S", 3600.0)  # the complaint stays
     probe, inputs = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)}), list[bool]()
     async with running(loop, probe.listen(lambda: inputs.append(True))):
         await until(lambda: compositor.notification)
