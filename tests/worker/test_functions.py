@@ -337,6 +337,13 @@ async def test_each_call_of_a_task_has_its_own_result(caller: Caller) -> None:
     assert (result.outcome, result.reason, ends_of(result)) == (Outcome.SUCCEEDED, "", [(RETURNED, 1)])
 
 
+@pytest.fixture
+def ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an interpreter that crashes on a busy computer end by itself."""
+    monkeypatch.setattr(interpreter, "_END_WITHIN_S", 60.0)
+
+
+@pytest.mark.usefixtures("ends_late")
 async def test_only_the_crashed_call_of_a_task_fails(caller: Caller) -> None:
     def crash_at(number: int, where: tuple[int, ...]) -> int:
         if number in where:
@@ -542,6 +549,7 @@ async def test_size_limit_of_values_is_enforced(tmp_path: Path) -> None:
         await until(lambda: not processes_of(tmp_path))
 
 
+@pytest.mark.usefixtures("ends_late")
 @pytest.mark.parametrize(
     ("end", "reason"), [("os._exit(3)", "exit code 3"), ("os._exit(0)", "exit code 0"), ("os.abort()", "SIGABRT")]
 )
@@ -573,6 +581,7 @@ def whatever(what: str) -> object:
     return "x" * INLINE_LIMIT_BYTES if what == "long" else what
 
 
+@pytest.mark.usefixtures("ends_late")
 @pytest.mark.parametrize(
     ("what", "outcome", "reason"),
     [
