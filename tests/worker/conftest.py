@@ -34,8 +34,9 @@ async def caller(bench: Bench) -> AsyncIterator[Caller]:
 async def master() -> AsyncIterator[SmallMaster]:
     master = SmallMaster()
     await master.start()
-    yield master
-    await master.stop()
+    with master.kept:
+        yield master
+        await master.stop()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import socket
 from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
@@ -41,6 +42,7 @@ class SmallMaster:
     breaks_off_after: int = 0  # bytes of a download
     tells_lengths: bool = True  # of downloads
     checksums: dict[str, str] = field(default_factory=dict)  # checksums to send, by name
+    kept: socket.socket = field(default_factory=socket.socket)  # has the port as long as the test lasts
     _socket: web.WebSocketResponse | None = None
     _seq: int = 0
     _runner: web.AppRunner | None = None
@@ -61,6 +63,7 @@ class SmallMaster:
         return next(result for result in self.results if result.attempt == attempt)
 
     async def start(self) -> None:
+        """Start, also again: the port is kept until then."""
         self.gate.set()
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/api/v1/link", self._link)
@@ -68,9 +71,11 @@ class SmallMaster:
         app.router.add_get("/api/v1/files/{sha256}", self._get)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        if not self.port:
+            self.kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
+            self.kept.bind(("127.0.0.1", 0))  # without listening
+            self.port = self.kept.getsockname()[1]
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_port=True).start()
 
     async def stop(self) -> None:
         await self.hang_up()

@@ -17,6 +17,7 @@ from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.worker_link import Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
+from loopline_worker.attempts import runner
 from loopline_worker.core import attempts
 from loopline_worker.core.instructions import Entry
 from loopline_worker.link import link
@@ -79,6 +80,7 @@ Start = Callable[..., Started]
 @pytest.fixture
 async def start(tmp_path: Path, master: SmallMaster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     monkeypatch.setattr(agent_module, "SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr(agent_module, "_DRAIN_WITHIN_S", 60.0)
     monkeypatch.setattr(result_delivery, "_RETRY_S", 0.05)
     agents: list[Started] = []
 
@@ -98,7 +100,8 @@ async def begun(agent: Started, run: Run) -> None:
 async def test_task_runs_from_hello_to_an_empty_spool(
     master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "REPORT_WITHIN_S", 60)
+    monkeypatch.setattr(link, "REPORT_WITHIN_S", 3600)
+    master.report_every_s = master.lease_s = 3600.0
     agent = start(labels="gpu")
     run = run_of("sh", "-c", "echo hello")
     await master.say(run)
@@ -236,8 +239,9 @@ async def test_long_output_is_uploaded_before_its_result(master: SmallMaster, st
     await master.say(run)
     await until(lambda: "1.1.1" in agent.kept())
     await master.hang_up()
-    await until(lambda: len(master.hellos) == 2 and len(master.reports) >= 2)
-    assert (master.reports[-1].holding, attempts_of(master.reports[-1].delivering)) == ((), [run.attempt])
+    await until(lambda: [report.seq for report in master.reports].count(1) == 2)
+    first = [report for report in master.reports if report.seq == 1][-1]
+    assert (first.holding, attempts_of(first.delivering)) == ((), [run.attempt])
     assert master.results == []
     await agent.crash()
     agent = start()  # continues from the spool
@@ -413,7 +417,10 @@ async def test_redirect_is_logged_but_not_followed(
     assert f"answered HTTP 308, go to '{master.url}/elsewhere': if the master is there, name that" in caplog.text
 
 
-async def test_stopping_agent_gives_its_attempts_back(master: SmallMaster, start: Start) -> None:
+async def test_stopping_agent_gives_its_attempts_back(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "STOP_GRACE_S", 0.1)
     agent = start()
     run = run_of("sh", "-c", "trap '' TERM; echo > begun; sleep 100")
     await master.say(run)

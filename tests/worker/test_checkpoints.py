@@ -1,5 +1,6 @@
 """Checkpoints by the whole agent, in this process, with real tasks and a small master."""
 
+import asyncio
 import json
 import logging
 import sqlite3
@@ -8,7 +9,6 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.checkpoints import CheckpointOrder, RefusedCheckpoint, Resumption, TakenCheckpoint
 from loopline_shared.protocol.saved_state import SavedState, decode
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.checkpoints import save_events
+from loopline_worker.checkpoints import save_events, snapshots
 from loopline_worker.checkpoints.attempt_checkpoints import SAVED
 from loopline_worker.checkpoints.restoring import Restoring
 from loopline_worker.core.sleep_rule import ComputerSleeps
@@ -30,7 +30,7 @@ from tests.worker.bench import processes_of, until
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, Started, start
 
-__all__ = ["start"]
+__all__ = ["patient", "start"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the last checkpoint is taken")
 
 COUNTS = """
@@ -42,7 +42,7 @@ count = int(open(place).read()) if os.path.exists(place) else 0
 if steps < 0:
     steps = count - steps
 print("from", count, "after", os.environ["LOOPLINE_RESUMED"], file=open(scratch + "/begun", "w"))
-while count < steps:
+while count < steps and not os.path.exists(scratch + "/enough"):
     time.sleep(pause_s)
     count += 1
     print("step", count, flush=True)
@@ -53,6 +53,12 @@ while count < steps:
     if count == quits_at:
         sys.exit(code)
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy computer stop tasks for longer than an owner's patience: otherwise it would take few checkpoints."""
+    monkeypatch.setattr(snapshots, "STOPPED_S", 10.0)
 
 
 def run_of(code: str, *arguments: object, number: int = 1, **order: Any) -> Run:
@@ -115,6 +121,12 @@ async def has_taken(master: SmallMaster, count: int = 1) -> TakenCheckpoint:
     return taken(master)[-1]
 
 
+def text_of(master: SmallMaster, result: Result) -> str:
+    """Return the text in the only output of a task."""
+    (file,) = result.outputs
+    return master.blobs[file.sha256].decode()
+
+
 def output_from(master: SmallMaster, one: TakenCheckpoint, folder: Path) -> bytes:
     """Return the whole output of a task that has counted on from this checkpoint."""
     restored(master, one, folder)
@@ -125,7 +137,7 @@ async def test_output_of_every_checkpoint_is_that_of_its_state(
     master: SmallMaster, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = start()
-    run = counts(10_000, 0.003)
+    run = counts(FOR_EVER, 0.003)
     await master.say(run)
     await has_taken(master, tried(10))
     await master.say(cancel=(run.attempt,))
@@ -170,13 +182,12 @@ async def test_killed_agents_task_continues_from_the_local_disk(
     worker = start(sandbox=sandbox)
     assert (await end_of(master, run)).outcome is Outcome.GIVEN_BACK
     again = counts(-MORE, number=2)
+    again.outputs = ("begun",)
     await master.say(again)
-    place = worker.folder / "scratch" / "1.1.2" / "begun"
-    await until(lambda: place.exists() and place.read_text())
-    words = place.read_text().split()
+    result = await end_of(master, again)
+    words = text_of(master, result).split()
     assert int(words[1]) > 0
     assert words[3] == "1"
-    result = await end_of(master, again)
     assert (result.outcome, result.stdout.data) == (Outcome.SUCCEEDED, output_of(int(words[1]) + MORE))
     assert result.stderr.size_bytes == 5001 * (int(words[1]) + MORE)
     await until(lambda: stored(worker) == [])
@@ -212,13 +223,16 @@ async def test_task_continues_on_another_computer(master: SmallMaster, start: St
     one = await has_taken(master, 2)
     await worker.crash()
     other = start("other", name="w2")
-    again = counts(-MORE, number=2, resume=resumption(one))
+    again = counts(FOR_EVER, number=2, resume=resumption(one))
+    again.outputs = ("begun",)
     await master.say(again)
+    await until(lambda: taken(master)[-1].attempt == again.attempt)
+    (other.folder / "scratch" / "1.1.2" / "enough").touch()
     result = await end_of(master, again)
-    assert (result.outcome, result.stdout.data) == (
-        Outcome.SUCCEEDED,
-        output_from(master, one, tmp_path / "one"),
-    )
+    restored(master, one, tmp_path / "one")
+    assert text_of(master, result) == f"from {(tmp_path / 'one' / 'count').read_text()} after 1\n"
+    assert result.outcome is Outcome.SUCCEEDED
+    assert result.stdout.data == output_of(result.stdout.data.count(b"\n"))
     later = taken(master)[-1]
     assert (later.attempt, later.line, later.times) == (again.attempt, ("w1", "w2"), 1)
     assert later.wall_s > one.wall_s
@@ -275,11 +289,12 @@ async def test_damaged_local_checkpoint_is_replaced_by_the_masters(
     one = await has_taken(master)
     await until(lambda: len(taken(master)) >= 3)
     await worker.crash()
+    tools = worker.agent.parts.wings[-1]._tools  # type: ignore[attr-defined]
+    for threads in (tools.takers, tools.readers):  # of the agent, which is in this process
+        await asyncio.to_thread(threads.shutdown)
     record = json.loads((worker.folder / "checkpoints" / "1.1" / "record.json").read_bytes())
     for piece in (worker.folder / "checkpoints" / "1.1" / "pieces").iterdir():
-        with suppress(FileNotFoundError):  # a thread of the agent, which is in this process, may still remove some
-            if piece.name == record["manifest"]:
-                continue
+        if piece.name != record["manifest"]:
             piece.write_bytes(piece.read_bytes().replace(b"step 1\n", b"step 7\n"))
     worker = start()
     again = counts(-MORE, number=2, resume=resumption(one))
@@ -299,11 +314,11 @@ async def test_unwanted_local_checkpoint_is_not_used(master: SmallMaster, start:
     await worker.crash()
     worker = start()
     again = counts(60, number=2, own=False)
+    again.outputs = ("begun",)
     await master.say(again)
-    place = worker.folder / "scratch" / "1.1.2" / "begun"
-    await until(lambda: place.exists() and place.read_text())
-    assert place.read_text() == "from 0 after 0\n"
-    assert (await end_of(master, again)).stdout.data == output_of(60)
+    result = await end_of(master, again)
+    assert text_of(master, result) == "from 0 after 0\n"
+    assert result.stdout.data == output_of(60)
 
 
 async def test_task_that_ends_to_be_continued_is_given_back_with_its_state(master: SmallMaster, start: Start) -> None:

@@ -178,14 +178,15 @@ def test_doctor_reports_whether_tasks_start_on_the_fast_path() -> None:
 def test_processes_in_the_group_of_a_killed_agent_are_killed() -> None:
     """With another session, an empty environment and another folder, only the group identifies the process."""
     [own, *_] = delegation._hierarchies(Path("/")).values()
-    ended = subprocess.Popen(["true"])
-    ended.wait()
+    ended = subprocess.Popen(["sleep", "600"])
     group, others = own / f"loopline-{ended.pid}-1" / "slot", own / f"loopline-of-{ended.pid}"
     group.mkdir(parents=True)
     others.mkdir()
     stray, other = (subprocess.Popen(["sleep", "600"], env={}, cwd="/", start_new_session=True) for _ in "ab")
     processes.write(str(group / "cgroup.procs"), b"%d" % stray.pid)
     processes.write(str(others / "cgroup.procs"), b"%d" % other.pid)
+    ended.kill()  # only now, as agents of other tests remove empty groups of agents that have ended
+    ended.wait()
     delegation.kill_leftovers()
     assert stray.wait(60) == -signal.SIGKILL
     places = delegation.claim(yields=True)

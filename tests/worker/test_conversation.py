@@ -1,6 +1,7 @@
 """When Reports are sent: at once if none is unanswered, otherwise after the answer or a timeout."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -165,12 +166,16 @@ async def test_reports_continue_until_a_silent_link_is_closed(
 ) -> None:
     conversation.end()
     socket.ending, socket.reports = None, 0
-    conversation._report_every_s, conversation._patience_s, conversation._timers = 0.01, 0.1, {}
+    conversation._report_every_s, conversation._timers = 0.01, {}
     conversation.begin()
+    await until(lambda: socket.reports > 2)
+    assert not socket.ending
+    conversation._timers.pop(conversation._mind_silence).cancel()
+    conversation._patience_s, conversation.heard_at = 0.1, time.monotonic()
+    conversation._mind_silence()
     await until(lambda: socket.ending)
     assert isinstance(socket.ending, LostError)
     assert "has been silent" in str(socket.ending)
-    assert socket.reports > 2
 
 
 async def test_error_in_a_report_ends_the_connection(conversation: Conversation, socket: Socket) -> None:

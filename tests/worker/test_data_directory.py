@@ -52,8 +52,9 @@ def test_sweep_kills_only_leftover_processes(tmp_path: Path) -> None:
         subprocess.Popen(sleep, env={"LOOPLINE_SCRATCH": str(tmp_path / name / "scratch" / "1.1.1")}) for name in "ab"
     )
     try:
+        killed = psutil.Process(mine.pid)
         directory.sweep()
-        assert not psutil.pid_exists(mine.pid)
+        assert psutil.wait_procs([killed], timeout=60)[0] == [killed]
         assert other.poll() is None
         assert list(directory.scratch.iterdir()) == []
     finally:

@@ -1,6 +1,7 @@
 """The master and token that a worker without --master uses."""
 
 import logging
+import os
 import socket
 from pathlib import Path
 
@@ -89,8 +90,10 @@ def test_announcements_are_not_awaited_without_need(monkeypatch: pytest.MonkeyPa
     assert with_master(WorkerSettings.load()).find_token() == "ll_own"
 
 
-def test_an_announced_master_is_found() -> None:
+def test_an_announced_master_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     zeroconf = pytest.importorskip("zeroconf", reason="the extra 'discovery' is not installed")
+    monkeypatch.setattr(discovery, "_LISTEN_S", 60.0)
+    monkeypatch.setattr(discovery, "SERVICE", f"_ll{os.getpid()}._tcp.local.")  # of this test only
     info = zeroconf.ServiceInfo(
         discovery.SERVICE,
         f"loopline-test.{discovery.SERVICE}",

@@ -190,11 +190,21 @@ async def test_command_is_read_to_its_end() -> None:
 
 
 async def test_children_of_a_command_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(power_sources, "_ANSWERS_WITHIN_S", 0.5)
+    limits = list[asyncio.Timeout]()
+
+    def timeout(seconds: float) -> asyncio.Timeout:
+        limits.append(asyncio.timeout(10 * seconds))
+        return limits[-1]
+
+    monkeypatch.setattr(power_sources, "asyncio", SimpleNamespace(**{**vars(asyncio), "timeout": timeout}))
     for number, output in enumerate(("", ">/dev/null 2>&1")):
         child = tmp_path / f"child-{number}"
         script = f"sleep 600 {output} & echo $! >{child}; echo 50"
-        assert await WattsCommand(["sh", "-c", script]).watts() == (50.0 if output else None)
+        measuring = asyncio.create_task(WattsCommand(["sh", "-c", script]).watts())
+        if not output:
+            await until(lambda child=child: child.exists() and child.read_text())
+            limits[-1].reschedule(0.0)  # its child holds its output open
+        assert await measuring == (50.0 if output else None)
         pid = int(child.read_text())
         await until(
             lambda pid=pid: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -22,9 +22,9 @@ from tests.worker.bench import until
 from tests.worker.caller import value_of
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, start
-from tests.worker.test_checkpoints import SANDBOXES, end_of, has_taken, output_of, resumption, stored, taken
+from tests.worker.test_checkpoints import SANDBOXES, end_of, has_taken, output_of, patient, resumption, stored, taken
 
-__all__ = ["start"]
+__all__ = ["patient", "start"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the last checkpoint is taken")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as a script's functions and classes
 

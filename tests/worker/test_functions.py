@@ -164,7 +164,7 @@ async def test_a_line_that_cannot_be_read_ends_the_channel() -> None:
     with theirs:
         waiting = asyncio.create_task(channel.next_reply())
         theirs.sendall(b"[" * 60_000 + b"\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await waiting is None
     assert not channel.is_open
 
@@ -337,6 +337,13 @@ async def test_each_call_of_a_task_has_its_own_result(caller: Caller) -> None:
     assert (result.outcome, result.reason, ends_of(result)) == (Outcome.SUCCEEDED, "", [(RETURNED, 1)])
 
 
+@pytest.fixture
+def ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an interpreter that crashes on a busy computer end by itself."""
+    monkeypatch.setattr(interpreter, "_END_WITHIN_S", 60.0)
+
+
+@pytest.mark.usefixtures("ends_late")
 async def test_only_the_crashed_call_of_a_task_fails(caller: Caller) -> None:
     def crash_at(number: int, where: tuple[int, ...]) -> int:
         if number in where:
@@ -496,7 +503,7 @@ async def test_output_of_a_running_call_can_be_followed(caller: Caller) -> None:
 
     run = caller.run(speak)
     caller.bench.runner.start(run)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await caller.bench.runner.read(run.attempt, "stdout", 0, 100) == b"first\n"
     (folder,) = caller.bench.scratch.glob("*/1.1.1")
     (folder / "enough").touch()
@@ -542,6 +549,7 @@ async def test_size_limit_of_values_is_enforced(tmp_path: Path) -> None:
         await until(lambda: not processes_of(tmp_path))
 
 
+@pytest.mark.usefixtures("ends_late")
 @pytest.mark.parametrize(
     ("end", "reason"), [("os._exit(3)", "exit code 3"), ("os._exit(0)", "exit code 0"), ("os.abort()", "SIGABRT")]
 )
@@ -573,6 +581,7 @@ def whatever(what: str) -> object:
     return "x" * INLINE_LIMIT_BYTES if what == "long" else what
 
 
+@pytest.mark.usefixtures("ends_late")
 @pytest.mark.parametrize(
     ("what", "outcome", "reason"),
     [
@@ -630,15 +639,18 @@ async def test_cancel_kills_the_process_tree_of_a_call(caller: Caller) -> None:
 
 
 async def test_call_can_be_cancelled_before_its_files_arrive(caller: Caller) -> None:
+    is_asked = asyncio.Event()
+
     @asynccontextmanager
     async def never(sha256: str) -> AsyncIterator[Path]:
+        is_asked.set()
         await asyncio.Event().wait()
         yield Path(sha256)
 
     caller.files.hold = never  # type: ignore[method-assign]
     run = caller.run(own_pid)
     caller.bench.runner.start(run)
-    await until(lambda: (caller.bench.scratch).glob("*/1.1.1"))
+    await is_asked.wait()
     caller.bench.runner.cancel(run.attempt)
     assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
 
@@ -724,8 +736,8 @@ async def test_fenced_call_does_not_begin_after_its_term(caller: Caller, monkeyp
     result = await caller.call(own_pid, term_s=10.0)
     assert not begun
     assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the master answered no Report for its whole term")
-    quality.answered_at += 100.0
-    assert (await caller.call(own_pid, term_s=10.0)).outcome is Outcome.SUCCEEDED
+    quality.answered_at = boot_s()
+    assert (await caller.call(own_pid, term_s=600.0)).outcome is Outcome.SUCCEEDED
 
 
 def ignore_sigterm() -> None:
@@ -885,16 +897,16 @@ async def test_functions_run_under_another_python(caller: Caller, tmp_path: Path
     assert await caller.value(lambda: __import__("os").environ.get("WHO")) == "other"
 
 
-@pytest.mark.parametrize("size", [2**n + by for n in (12, 13, 14, 15, 16) for by in (-600, 0)])
-async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, size: int) -> None:
+async def test_variables_of_every_length_reach_an_interpreter(caller: Caller) -> None:
     """A message longer than a socket buffer is sent as a file."""
 
     def length() -> int:
         return min(len(os.environ["LONG"]), len(os.environ["ALSO"]))
 
-    environment = {"LONG": "x" * size, "ALSO": "x" * size}
-    assert await caller.value(length, environment=environment) == size
-    assert await caller.value(length, environment=environment) == size
+    for size in (2**n + by for n in (12, 13, 14, 15, 16) for by in (-600, 0)):
+        environment = {"LONG": "x" * size, "ALSO": "x" * size}
+        assert await caller.value(length, environment=environment) == size
+        assert await caller.value(length, environment=environment) == size
 
 
 def submit_by(way: str) -> None:
@@ -918,12 +930,12 @@ def submit_by(way: str) -> None:
         raise RuntimeError(started.stderr)
 
 
-@pytest.mark.parametrize("way", ["executor", "local grid", "job", "calls", "process"])
-async def test_call_cannot_submit(caller: Caller, way: str) -> None:
+async def test_call_cannot_submit(caller: Caller) -> None:
     """It could wait for the slot that it occupies."""
-    result = await caller.call(submit_by, way)
-    assert "a function call cannot submit to the grid" in value_of(result)[1]
-    assert "submit those from your program" in value_of(result)[1]
+    for way in ("executor", "local grid", "job", "calls", "process"):
+        result = await caller.call(submit_by, way)
+        assert "a function call cannot submit to the grid" in value_of(result)[1], way
+        assert "submit those from your program" in value_of(result)[1], way
 
 
 async def test_joblib_backend_uses_threads_within_a_call(caller: Caller) -> None:

@@ -74,6 +74,7 @@ class Computer:
 @pytest.fixture
 def computer(tmp_path: Path, libraries: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Computer:
     monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml"))
+    monkeypatch.setattr(nvml_reader, "_ANSWERS_WITHIN_S", 60.0)
     return Computer(tmp_path, libraries["new"])
 
 

@@ -78,8 +78,10 @@ async def test_processes_of_a_killed_agent_are_killed_by_the_next(
     run = run_of("sh", "-c", "(setsid sleep 100 &); exec sleep 100")
     await master.say(run)
     await until(lambda: [name_of(process) for process in processes_of(tmp_path)] == ["sleep", "sleep"])
-    for process in [*psutil.Process(agent.pid).children(recursive=True)[:2], psutil.Process(agent.pid)]:
-        process.kill()  # the launcher and the guard too, so no process is left to clean up
+    ours = [*psutil.Process(agent.pid).children(recursive=True)[:2], psutil.Process(agent.pid)]
+    for act in (psutil.Process.suspend, psutil.Process.kill):  # none may notice the end of another
+        for process in ours:
+            act(process)  # the launcher and the guard too, so no process is left to clean up
     assert processes_of(tmp_path)
     await start()
     await until(lambda: len(master.hellos) == 2)

@@ -41,7 +41,10 @@ def test_untouched_files_are_no_change(package: Path) -> None:
         lambda folder: (folder / "new.py").write_text(""),
     ],
 )
-def test_change_of_files_is_permanent(package: Path, change: Callable[[Path], object]) -> None:
+def test_change_of_files_is_permanent(
+    package: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_code, "_LOOK_EVERY_S", 3600.0)
     code = OwnCode(package)
     change(package)
     assert not code.has_changed(), "it checks every few seconds"

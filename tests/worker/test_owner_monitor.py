@@ -199,9 +199,10 @@ async def test_frozen_attempt_is_given_back_after_the_grace_time(
     run = run_of("sh", "-c", FAMILY)
     await runs(master, agent, run)
     hand.idle_s = 0.0
-    await until(lambda: any(held.frozen for report in master.reports for held in report.holding))
     (result,) = await master.results_of(run)
     assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "somebody is using this computer")
+    assert result.phases
+    assert result.phases.frozen_s > 0
     assert processes_of(agent.folder) == []
 
 

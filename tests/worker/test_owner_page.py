@@ -182,11 +182,12 @@ async def test_page_listens_on_loopback_until_the_agent_stops(agent: Started) ->
         await ask("GET", url)
 
 
-async def test_address_left_by_a_killed_agent_is_not_used(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_address_left_by_a_killed_agent_is_not_used(tmp_path: Path) -> None:
     """Another program may have its port now, and would receive the secret."""
-    (tmp_path / "owner-page").write_text(f"http://127.0.0.1:{unused_tcp_port}/old/\n")
-    thief = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_tcp_port)
-    page = OwnerServer(tmp_path, _nobody(), unused_tcp_port)
+    thief = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = thief.sockets[0].getsockname()[1]
+    (tmp_path / "owner-page").write_text(f"http://127.0.0.1:{port}/old/\n")
+    page = OwnerServer(tmp_path, _nobody(), port)
     await page.open()
     assert not (tmp_path / "owner-page").exists()
     await page.close()

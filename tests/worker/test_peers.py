@@ -20,7 +20,7 @@ from loopline_shared.protocol.transfers import FaultKind, FileFetch, PeerFault
 from loopline_worker.files.receiving import NetworkError
 from loopline_worker.link import new_key
 from loopline_worker.link.identity import WorkerIdentity
-from loopline_worker.peers import handshake, piece_fetch, piece_stream, serving
+from loopline_worker.peers import handshake, piece_fetch, piece_stream, serving, upstreams
 from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import HandshakeError
@@ -31,6 +31,19 @@ from tests.worker.peer_bench import PIECE, MasterStub, Node, content_of, list_of
 
 CONTENT = content_of(12)
 NAME = name_of(CONTENT)
+CLOSED_PORT = 1
+"""No program listens there."""
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for sources on a busy computer, unless a test is about that."""
+    monkeypatch.setattr(upstreams, "_CONNECT_WITHIN_S", 60.0)
+    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 60.0)
+    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 60.0)
+    monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(piece_fetch, "_MOST_PATIENCE_S", 60.0)
+    monkeypatch.setattr(piece_fetch, "_ORDER_HOLDS_S", 60.0)
 
 
 def growing(node: Node, pieces: int, content: bytes = CONTENT) -> GrowingFile:
@@ -169,7 +182,7 @@ async def test_fetch_waits_and_continues_on_order(tmp_path: Path) -> None:
         fetch._check_wanted = waiting.set  # type: ignore[method-assign]
         fetch.obey(FileFetch(NAME, (source,), waits=True))
         running = start(fetch, CONTENT)
-        await asyncio.to_thread(waiting.wait, 30)
+        await asyncio.to_thread(waiting.wait, 60)
         assert (fetch.source, fetch.file.have) == (None, 0)
         fetch.obey(FileFetch(NAME, (source,)))
         await until(lambda: fetch.file.have == 3)
@@ -195,7 +208,7 @@ async def test_fetch_takes_only_first_pieces_while_limited(tmp_path: Path) -> No
         fetch._check_wanted = checked.set  # type: ignore[method-assign]
         for _ in range(2):  # once after the new order
             checked.clear()
-            await asyncio.to_thread(checked.wait, 30)
+            await asyncio.to_thread(checked.wait, 60)
         assert (fetch.source, fetch.file.have) == ("ant", 2), "its first pieces came from there"
         fetch.obey(FileFetch(NAME, (better,)))
         await running
@@ -260,6 +273,7 @@ async def test_source_with_wrong_content_is_not_used_again(tmp_path: Path) -> No
 async def test_live_source_without_pieces_is_eventually_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(piece_fetch, "_PIECES_PATIENCE", 0)
+    monkeypatch.setattr(piece_fetch, "_LINE_PATIENCE_S", 60.0)
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         growing(ant, 2)
         fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
@@ -289,11 +303,11 @@ async def test_flow_from_a_starved_source_is_no_measurement(tmp_path: Path, monk
 async def test_silent_source_counts_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.1)
     monkeypatch.setattr(serving, "SIGN_EVERY_S", 60.0)
-    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 0.1)
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         first = growing(ant, 2)
         await start(bee.fetch_of(CONTENT, ant.source_for("bee", NAME)), CONTENT, MasterStub(CONTENT))
         first.abandon()
+        monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 0.1)
         with socket.create_server(("127.0.0.1", 0)) as frozen:
             source = replace(ant.source_for("cat", NAME), port=frozen.getsockname()[1])
             await start(cat.fetch_of(CONTENT, source), CONTENT, MasterStub(CONTENT))
@@ -330,7 +344,7 @@ async def test_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_source_that_is_unreachable_or_lacks_the_file_is_skipped(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         gone = cat.source_for("bee", NAME)
-        gone = replace(gone, port=_free_port())
+        gone = replace(gone, port=CLOSED_PORT)
         fetch = bee.fetch_of(CONTENT, gone, ant.source_for("bee", NAME))
         await start(fetch, CONTENT, MasterStub(CONTENT))
         assert ("cat", FaultKind.UNREACHABLE) in bee.faults
@@ -465,7 +479,7 @@ async def test_encrypted_file_passes_a_pipeline_and_a_dialled_connection(tmp_pat
         running = start(passing, CONTENT)
         await until(lambda: passing.file.have == 3)
         renewed = grid.renew("bee")
-        source = bee.source_for("cat", NAME, dials_in=True, port=_free_port())
+        source = bee.source_for("cat", NAME, dials_in=True, port=CLOSED_PORT)
         last = cat.fetch_of(CONTENT, source)
         order = bee.dial_to(cat, source, NAME)
         await bee.server.dial(order, grants.secret_of(bee.key, order.grant))
@@ -509,7 +523,7 @@ async def test_only_the_worker_of_the_grant_can_transfer(tmp_path: Path, who: st
 async def test_unreachable_source_dials_the_receiver(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         ant.holds(CONTENT)
-        source = ant.source_for("bee", NAME, dials_in=True, port=_free_port())
+        source = ant.source_for("bee", NAME, dials_in=True, port=CLOSED_PORT)
         fetch = bee.fetch_of(CONTENT, source)
         master = MasterStub(CONTENT)
         order = ant.dial_to(bee, source, NAME)
@@ -564,7 +578,7 @@ async def test_server_that_sends_single_bytes_slowly_is_left(monkeypatch: pytest
     monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.0)
     near, far = socket.socketpair()
     pieces = piece_stream.IncomingPieces(near, 0)
-    near.settimeout(5.0)
+    near.settimeout(60.0)
     pieces.give_credit(1)
     far.sendall(struct.pack("!BI", 1, 0) + b"x")
     monkeypatch.setattr(piece_stream, "LEAST_BYTES_S", 1e12)
@@ -603,10 +617,3 @@ class _Tapped:
         data = self._link.recv(count)
         self._heard.append(data)
         return data
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -86,7 +86,7 @@ async def one_and_what_follows(
 
 def wait_unheard(bench: Bench, run: Run) -> None:
     """Wait until it runs, while the agent processes no events."""
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while not has_begun(bench, run):
         assert time.monotonic() < give_up
         time.sleep(0.001)
@@ -216,7 +216,7 @@ async def test_supervisor_that_cannot_start_its_next_task_exits(bench: Bench) ->
     link._claims.offer([999])
     let(bench, first)
     await bench.end_of(first)
-    await until(lambda: link not in bench.launcher._links, within_s=10)
+    await until(lambda: link not in bench.launcher._links)
     assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 
@@ -260,8 +260,8 @@ async def test_no_prefetched_task_starts_after_the_agent_hangs_up(bench: Bench) 
     (first,), (second, _) = await one_and_what_follows(bench)
     assert bench.launcher._process
     (link,) = bench.launcher._links
-    let(bench, first, second)
     link.close()
+    let(bench, first, second)
     launcher = psutil.Process(bench.launcher._process.pid)
     await until(lambda: not launcher.children())
     assert not has_begun(bench, second)

@@ -13,7 +13,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import progress_file, result_file
 from tests.worker.bench import until
 from tests.worker.small_master import SmallMaster
-from tests.worker.test_agent import Start, start
+from tests.worker.test_agent import Start, Started, start
 
 __all__ = ["start"]
 
@@ -71,6 +71,11 @@ def told(master: SmallMaster) -> list[float]:
     return [held.progress for report in master.reports for held in report.holding if held.progress is not None]
 
 
+def remark(worker: Started) -> str:
+    """Return what the only task's result would say of its progress now."""
+    return "".join(attempt._progress_remark for attempt in worker.agent.parts.runner._attempts.values())
+
+
 async def test_reports_bring_the_progress_of_a_running_task(
     master: SmallMaster, start: Start, tmp_path: Path
 ) -> None:
@@ -88,10 +93,12 @@ async def test_reports_bring_the_progress_of_a_running_task(
 
 async def test_reason_names_an_invalid_progress(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     master.report_every_s = 0.05
-    start()
+    worker = start()
     gate = tmp_path / "gate"
     await master.say(run_of(f"echo all > $LOOPLINE_PROGRESS; until [ -e {gate} ]; do sleep 0.01; done"))
-    await until(lambda: sum(bool(report.holding) for report in master.reports) > 5)
+    await until(lambda: remark(worker))
+    count = len(master.reports)
+    await until(lambda: len(master.reports) > count + 2)
     gate.touch()
     (result,) = await master.results_of(run_of(""))
     assert (result.outcome, result.reason) == (Outcome.SUCCEEDED, progress_file.REMARK)
@@ -102,10 +109,10 @@ async def test_reason_names_no_invalid_progress_before_a_valid_one(
     master: SmallMaster, start: Start, tmp_path: Path
 ) -> None:
     master.report_every_s = 0.05
-    start()
+    worker = start()
     gate = tmp_path / "gate"
     await master.say(run_of(told_in_two_steps("all", gate)))
-    await until(lambda: sum(bool(report.holding) for report in master.reports) > 5)
+    await until(lambda: remark(worker))
     gate.touch()
     await until(lambda: told(master)[-1:] == [0.5])
     (tmp_path / "gate2").touch()

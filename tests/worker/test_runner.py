@@ -215,16 +215,18 @@ async def runs(bench: Bench, script: str, **more: Any) -> Run:
 
 
 async def test_task_has_time_to_save_when_its_time_is_over(bench: Bench) -> None:
-    run = await runs(bench, SAVES, timeout_s=1.0, kill_after_s=600.0)
+    run = await runs(bench, SAVES, timeout_s=600.0, kill_after_s=600.0)
+    bench.runner._attempts[run.attempt]._on_timeout()
     result = await bench.end_of(run)
-    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "timed out after 1 s")
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "timed out after 600 s")
     assert result.stdout.data == b"ready\nsaved\n"
 
 
 async def test_task_is_killed_when_its_time_to_save_is_over(bench: Bench) -> None:
-    run = await runs(bench, DEAF, timeout_s=0.5, kill_after_s=0.5)
+    run = await runs(bench, DEAF, timeout_s=600.0, kill_after_s=0.1)
+    bench.runner._attempts[run.attempt]._on_timeout()
     result = await bench.end_of(run)
-    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -9, "timed out after 0.5 s")
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -9, "timed out after 600 s")
 
 
 async def test_gently_cancelled_task_counts_as_cancelled(bench: Bench) -> None:

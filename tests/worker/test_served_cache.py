@@ -69,20 +69,20 @@ async def test_pieces_are_served_while_later_ones_are_still_checked(
     may_go_on, is_sound = threading.Event(), PieceList.is_sound
 
     def slow(pieces: PieceList, number: int, piece: bytes) -> bool:
-        assert number < 2 or may_go_on.wait(10)
+        assert number < 2 or may_go_on.wait(60)
         return is_sound(pieces, number, piece)
 
     monkeypatch.setattr(PieceList, "is_sound", slow)
     growing = found_in(peering)
     try:
-        assert await asyncio.to_thread(growing.wait_for, 1, 10.0)
+        assert await asyncio.to_thread(growing.wait_for, 1, 60.0)
         assert growing.have == 2
     finally:
         may_go_on.set()
-    assert await asyncio.to_thread(growing.wait_for, growing.layout.count - 1, 10.0)
+    assert await asyncio.to_thread(growing.wait_for, growing.layout.count - 1, 60.0)
     await until(lambda: NAME in cache._known)
     monkeypatch.setattr(PieceList, "is_sound", lambda *_: pytest.fail("it was checked a moment ago"))
-    assert await asyncio.to_thread(found_in(peering).wait_for, growing.layout.count - 1, 10.0)
+    assert await asyncio.to_thread(found_in(peering).wait_for, growing.layout.count - 1, 60.0)
     assert NAME in cache.sizes
 
 

@@ -93,7 +93,7 @@ async def test_upload_to_a_dead_master_restarts_at_the_next_address(spool: Spool
         delivering = asyncio.create_task(deliver(Uploads(http), spool))
         await is_asked.wait()
         await http.turn_to_next()
-        assert await asyncio.wait_for(delivering, 20) == RESULT
+        assert await asyncio.wait_for(delivering, 60) == RESULT
     assert master.blobs[NAME] == CONTENT
 
 
@@ -107,7 +107,7 @@ async def test_stalled_upload_restarts_when_the_link_is_lost(spool: Spool, maste
         writer.close()
 
     await master.stop()
-    gone = await asyncio.start_server(say_nothing, "127.0.0.1", port)
+    gone = await asyncio.start_server(say_nothing, "127.0.0.1", port, reuse_port=True)
     settings = WorkerSettings.load(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)
     async with HttpClient(settings) as http:
         delivering = asyncio.create_task(deliver(Uploads(http), spool))
@@ -118,7 +118,7 @@ async def test_stalled_upload_restarts_when_the_link_is_lost(spool: Spool, maste
         assert http._under_way
         await http.turn_to_next(0.0)
         assert not http._under_way
-        assert await asyncio.wait_for(delivering, 20) == RESULT
+        assert await asyncio.wait_for(delivering, 60) == RESULT
     assert master.blobs[NAME] == CONTENT
 
 
@@ -138,7 +138,7 @@ async def test_stalled_upload_past_the_master_restarts_once_the_link_is_open_aga
         delivering = asyncio.create_task(deliver(uploads, spool))
         await is_asked.wait()
         uploads._http.link_opened(0.0)
-        assert await asyncio.wait_for(delivering, 20) == RESULT
+        assert await asyncio.wait_for(delivering, 60) == RESULT
     assert master.blobs[NAME] == CONTENT
 
 
@@ -256,7 +256,7 @@ async def test_urgent_checkpoint_asks_before_others_that_wait_for_their_turn(
     urgent = asyncio.create_task(uploads.upload(NAME, file, 9.0))
     await asyncio.sleep(0)
     gate.set()
-    assert await asyncio.wait_for(urgent, 2) is False
+    assert await asyncio.wait_for(urgent, 60) is False
     assert asked.index(9.0) == 2
     await until(lambda: 4.0 in asked)
     for each in others:

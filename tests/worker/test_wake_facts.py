@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +42,18 @@ def tree(tmp_path: Path) -> Path:
 
 def read(tree: Path, card: str = "enp3s0") -> WakeFacts | None:
     return wake_facts.read(card, "10.1.2.0/24", is_allowed=True, can_suspend=False, sys=tree, lid=tree / "lid")
+
+
+@contextmanager
+def in_zone(zone: str) -> Iterator[None]:
+    """Set the time zone of this process until the context ends."""
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TZ", zone)
+            time.tzset()
+            yield
+    finally:
+        time.tzset()
 
 
 def test_wired_card_is_read(tree: Path) -> None:
@@ -98,18 +112,11 @@ def test_card_is_found_by_its_address() -> None:
         ("XYZ+9", ((1620, 2460), (7740, 9180))),
     ],
 )
-def test_hours_of_the_owner_are_given_in_utc(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, zone: str, spans: tuple[tuple[int, int], ...]
-) -> None:
-    monkeypatch.setenv("TZ", zone)
-    time.tzset()
-    try:
-        facts = read(tree)
-        assert facts
+def test_hours_of_the_owner_are_given_in_utc(tree: Path, zone: str, spans: tuple[tuple[int, int], ...]) -> None:
+    facts = read(tree)
+    assert facts
+    with in_zone(zone):
         found = wake_facts.with_hours(facts, Hours.parse("mon 18:00-08:00, sat"), 0.0)
-    finally:
-        monkeypatch.delenv("TZ")
-        time.tzset()
     assert (found.hours, found.not_before) == (spans, 0.0)
 
 
@@ -130,16 +137,11 @@ def test_hours_follow_the_change_of_clocks_during_a_sleep(
     tree: Path, monkeypatch: pytest.MonkeyPatch, said_on: str, asked_at: str, is_allowed: bool
 ) -> None:
     said_at, asked = (datetime.strptime(one, "%Y-%m-%d %H:%M %z").timestamp() for one in (said_on, asked_at))
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")  # as in Berlin
-    time.tzset()
     monkeypatch.setattr(time, "time", lambda: said_at)
-    try:
-        facts = read(tree)
-        assert facts
+    facts = read(tree)
+    assert facts
+    with in_zone("CET-1CEST,M3.5.0,M10.5.0/3"):  # as in Berlin
         facts = wake_facts.with_hours(facts, Hours.parse("mon-sun 18:00-08:00"), 0.0)
-    finally:
-        monkeypatch.delenv("TZ")
-        time.tzset()
     assert facts.allow_tasks(asked) is is_allowed
 
 

@@ -80,7 +80,7 @@ async def test_messages_of_any_length_are_sent_and_received(server: Server, size
     content = (b"ab\x00" * LIMIT_BYTES)[:size_bytes]
     for _ in range(2):
         socket.send(content)
-        assert await asyncio.wait_for(frames.get(), 10) == content
+        assert await asyncio.wait_for(frames.get(), 60) == content
     assert server.headers == ["Bearer x"]
     await socket.close(1)
 
@@ -106,7 +106,7 @@ async def test_ping_is_answered_and_close_reason_is_reported(server: Server) -> 
     await server.start()
     socket = await server.connect()
     with pytest.raises(LostError, match="the master closed the link \\(restarting\\)"):
-        await asyncio.wait_for(socket.ended(), 10)
+        await asyncio.wait_for(socket.ended(), 60)
 
 
 async def test_server_without_a_websocket_is_recognized(server: Server) -> None:
@@ -148,7 +148,7 @@ async def test_invalid_upgrade_response_is_refused(answer: str, complaint: str) 
     async with await asyncio.start_server(open_wrongly, "127.0.0.1", 0) as other:
         url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}/api/link"
         with pytest.raises(LostError, match=f"speaks no WebSocket: .*{complaint}"):
-            await asyncio.wait_for(WebSocket.connect(url, dict, LIMIT_BYTES), 10)
+            await asyncio.wait_for(WebSocket.connect(url, dict, LIMIT_BYTES), 60)
 
 
 async def test_header_with_a_line_break_is_refused(server: Server) -> None:
@@ -171,7 +171,7 @@ async def test_connect_does_not_wait_for_a_silent_address(server: Server, monkey
     monkeypatch.setattr(loop, "getaddrinfo", resolve)
     monkeypatch.setattr(loop, "sock_connect", reach)
     link = await asyncio.wait_for(
-        WebSocket.connect(f"http://master.example:{server.port}/api/link", dict, LIMIT_BYTES), 10
+        WebSocket.connect(f"http://master.example:{server.port}/api/link", dict, LIMIT_BYTES), 60
     )
     link.drop()
 
@@ -203,8 +203,8 @@ async def test_exception_of_the_listener_ends_the_link_and_is_raised(server: Ser
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
 async def test_only_the_given_ca_is_accepted(server: Server, tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
+    command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -213,7 +213,7 @@ async def test_only_the_given_ca_is_accepted(server: Server, tmp_path: Path) -> 
     socket = await server.connect(context=trust)
     frames = frames_of(socket)
     socket.send(b"hello")
-    assert await asyncio.wait_for(frames.get(), 10) == b"hello"
+    assert await asyncio.wait_for(frames.get(), 60) == b"hello"
     await socket.close(1)
     with pytest.raises(ssl.SSLCertVerificationError):
         await server.connect(context=ssl.create_default_context())

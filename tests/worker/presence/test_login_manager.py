@@ -17,7 +17,7 @@ from loopline_worker.presence import logind as logind_probe
 from loopline_worker.presence.waiting.in_asyncio import run
 from tests.worker.bench import until
 from tests.worker.presence.loops import running
-from tests.worker.presence.test_buses import LOGIND, MANAGER, ROOT, Service, service, session
+from tests.worker.presence.test_buses import LOGIND, MANAGER, ROOT, Service, service, session, until_told
 
 pytest.importorskip("jeepney")
 DELAY = ("sleep:shutdown", "Loopline", "delay")
@@ -30,8 +30,10 @@ async def locks(logind: Service) -> list[tuple[str, str, str]]:
 
 
 async def until_locked(logind: Service, *held: tuple[str, str, str]) -> None:
-    while sorted(await locks(logind)) != sorted(held):
-        pass
+    async def are_held() -> bool:
+        return sorted(await locks(logind)) == sorted(held)
+
+    await until_told(are_held)
 
 
 @asynccontextmanager

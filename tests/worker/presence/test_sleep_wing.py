@@ -29,7 +29,7 @@ from loopline_worker.presence.waiting.routine import Routine, pause
 from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import until
 from tests.worker.presence.loops import in_both_loops, running
-from tests.worker.presence.test_buses import Service, service
+from tests.worker.presence.test_buses import Service, service, until_told
 from tests.worker.presence.test_login_manager import DELAY, emit, locks, mock_logind, until_locked
 from tests.worker.presence.witnesses import DBUS
 
@@ -122,8 +122,7 @@ async def test_computer_that_the_grid_woke_is_suspended_after_its_work(monkeypat
         assert await suspends(logind) == 0, "it has a task"
         computer.is_wanted = False
         wing.on_sample()
-        while not await suspends(logind):
-            pass
+        await until_told(lambda: suspends(logind))
         assert await causes(logind, wing) == SleepCause.GRID
         wing.on_sample()
         assert await suspends(logind) == 1
@@ -142,8 +141,7 @@ async def test_suspend_for_a_test_sets_the_alarm_of_the_clock(monkeypatch: pytes
     async with mock_logind(monkeypatch) as logind, wing_of(Computer(), clock=clock) as wing:
         await until_locked(logind, DELAY)
         wing.obey(FollowOrders(PowerOrders(test_alarm_s=240.0)))
-        while not await suspends(logind):
-            pass
+        await until_told(lambda: suspends(logind))
         assert (clock / "wakealarm").read_text() == "+240"
         assert await causes(logind, wing) == SleepCause.TEST
         wing._on_return()
@@ -287,6 +285,8 @@ async def test_card_is_armed_for_power_off_as_network_manager_sets_it(monkeypatc
 
 
 async def test_good_bye_is_forgotten_if_the_sleep_is_called_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sleep_wing, "_WITHIN_S", 60.0)  # until then it is called off
+    monkeypatch.setattr(sleep_wing, "_END_WITHIN_S", 60.0)
     computer = Computer(is_ending=True)
     async with mock_logind(monkeypatch) as logind, wing_of(computer) as wing:
         await until_locked(logind, DELAY)
@@ -382,10 +382,12 @@ async def test_gnome_is_not_asked_because_its_lock_prevents_a_shutdown(monkeypat
 
 async def until_names(desktop: Service, count: int) -> None:
     """Wait until there are this many clients on the bus: the mock service, the test, and the holder of the lock."""
-    while True:
+
+    async def are_there() -> bool:
         names = await run(desktop._bus.ask(DBUS, "/org/freedesktop/DBus", DBUS, "ListNames"))
-        if sum(name.startswith(":") for name in names) == count:
-            return
+        return sum(name.startswith(":") for name in names) == count
+
+    await until_told(are_there)
 
 
 async def test_lock_that_no_desktop_grants_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,12 @@ from tests.worker.bench import until
 from tests.worker.presence.witnesses import move_mouse, only_display, x_server
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the servers of a busy computer."""
+    monkeypatch.setattr(x11, "_PATIENCE_S", 60.0)
+
+
 async def test_mouse_movement_is_detected(tmp_path: Path) -> None:
     with x_server() as display:
         probe = only_display(display, tmp_path)

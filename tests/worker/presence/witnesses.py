@@ -12,6 +12,7 @@ import sys
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,11 @@ def bus() -> Iterator[str]:
         daemon.communicate()
 
 
+@cache
+def _has_dbusmock() -> bool:
+    return not subprocess.run([_SYSTEM_PYTHON, "-c", "import dbusmock"], capture_output=True, check=False).returncode
+
+
 @contextmanager
 def mock_service(address: str, *arguments: str) -> Iterator[None]:
     """A python-dbusmock server: Debian's, by the system's own Python."""
@@ -109,7 +115,7 @@ def mock_service(address: str, *arguments: str) -> Iterator[None]:
         "DBUS_SESSION_BUS_ADDRESS": address,
         "DBUS_SYSTEM_BUS_ADDRESS": address,
     }
-    if subprocess.run([_SYSTEM_PYTHON, "-c", "import dbusmock"], capture_output=True, check=False).returncode:
+    if not _has_dbusmock():
         pytest.skip("needs python3-dbusmock")
     server = subprocess.Popen(
         [_SYSTEM_PYTHON, "-m", "dbusmock", *arguments],
