@@ -24,6 +24,9 @@ settings.load_profile("loopline")
 os.environ.setdefault("LOOPLINE_SANDBOX", "off")
 """Most tests read files that tasks write outside their folders; tests of the sandbox request one."""
 
+for _name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
+"""Tests assert what is printed into a pipe, which depends on these of the developer's or a CI's."""
 
 os.umask(0o022)
 """Tests assert modes of files, so they need a fixed umask."""

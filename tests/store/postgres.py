@@ -142,7 +142,7 @@ def _made_once(bins: Path, owner: pwd.struct_passwd | None) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
     atexit.register(_remove, folder, os.getpid())
     made = folder / "data"
-    options = ["-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", "--wal-segsize=1"]
+    options = ["-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", "--no-locale", "--wal-segsize=1"]
     _run(str(bins / "initdb"), "-D", str(made), *options, **_given_to(owner, folder))
     return made
 
