@@ -60,7 +60,7 @@ def counted(operation: Callable[[], object]) -> int:
         nonlocal count
         count += event == "c_call"
 
-    gc.disable()  # or finalizers of what other tests have left may be counted
+    gc.disable()  # or finalizers of objects of other tests may be counted
     sys.settrace(trace)
     sys.setprofile(profile)
     try:

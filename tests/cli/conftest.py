@@ -50,7 +50,7 @@ def run(fake: FakeMaster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port where nobody listens. It is held, or another test of this run could get it."""
+    """A port without a listener. It is held, or another test of this run could get it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

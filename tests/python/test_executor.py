@@ -58,7 +58,7 @@ def test_jobs_returned_before_do_not_change_with_later_calls(executor: loopline.
 
 @pytest.fixture
 def gathering(grid: SmallGrid, monkeypatch: pytest.MonkeyPatch) -> Iterator[loopline.Executor]:
-    """An executor for which calls follow one another closely although this computer pauses between them."""
+    """An executor that gathers calls in a row although this computer pauses between them."""
     monkeypatch.setattr(batching, "_LONGEST_S", 1000.0)
     with loopline.Executor(grid.url, "t", gather_s=0.1) as executor:
         yield executor

@@ -43,7 +43,7 @@ def calls(act: Callable[[], object]) -> int:
         counted += event == "call"
 
     before = sys.getprofile()
-    gc.disable()  # or finalizers of what other tests have left may be counted
+    gc.disable()  # or finalizers of objects of other tests may be counted
     sys.setprofile(count)
     try:
         act()

@@ -204,7 +204,7 @@ def _another_user() -> pwd.struct_passwd | None:
 
 @contextmanager
 def held_port() -> Iterator[int]:
-    """Hold a port for a server, so that nobody else gets it before the server starts or while it restarts."""
+    """Hold a port for a server, also before the server starts and while it restarts."""
     port = reserved()
     try:
         yield port.number
