@@ -24,6 +24,12 @@ settings.load_profile("loopline")
 os.environ.setdefault("LOOPLINE_SANDBOX", "off")
 """Most tests read files that tasks write outside their folders; tests of the sandbox request one."""
 
+_OF_TERMINALS = ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES")
+_OF_RUNS = ("CAMPAIGNS", "RANDOM_EXAMPLES", "REQUIRE_BROWSER", "BASE_IMAGE", "TEST_SNAKEMAKE", "SANDBOX")
+for _name in tuple(os.environ):
+    if _name in _OF_TERMINALS or (_name.startswith("LOOPLINE_") and _name.removeprefix("LOOPLINE_") not in _OF_RUNS):
+        del os.environ[_name]
+"""Variables of a developer or a CI change output in pipes, or are settings of a grid in use."""
 
 os.umask(0o022)
 """Tests assert modes of files, so they need a fixed umask."""

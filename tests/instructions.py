@@ -11,6 +11,7 @@ bytecodes, and therefore its own record.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -59,6 +60,7 @@ def counted(operation: Callable[[], object]) -> int:
         nonlocal count
         count += event == "c_call"
 
+    gc.disable()  # or finalizers of objects of other tests may be counted
     sys.settrace(trace)
     sys.setprofile(profile)
     try:
@@ -66,6 +68,7 @@ def counted(operation: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
         sys.settrace(None)
+        gc.enable()
     return count
 
 

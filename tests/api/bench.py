@@ -178,7 +178,7 @@ def done(run: Run, stdout: bytes = b"done\n", **more: Any) -> Result:
     return Result(run.attempt, Outcome.SUCCEEDED, exit_code=0, stdout=Output(len(stdout), data=stdout), **more)
 
 
-async def until(fact: Callable[[], Any], within_s: float = 20.0) -> Any:
+async def until(fact: Callable[[], Any], within_s: float = 60.0) -> Any:
     """Return the first true answer of ``fact``, which is polled."""
     async with asyncio.timeout(within_s):
         while not (answer := await fact()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import math
 import zipfile
 from typing import Any
 
@@ -117,6 +118,7 @@ async def test_viewers_share_a_response_as_new_as_their_mark(
         return await page(**which)
 
     monkeypatch.setattr(queries, "page", counted)
+    monkeypatch.setattr(shared_answers, "OLDEST_S", math.inf)
     feed = shared_master.parts[ChangeFeed]
 
     async def newest(seen: str, query: str = "") -> int:

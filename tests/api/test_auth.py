@@ -8,6 +8,7 @@ import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import aiohttp
@@ -133,7 +134,7 @@ async def test_streams_and_links_end_when_their_token_is_revoked(master: Bench) 
         others = [await listen("/events", "reader"), await talk("/link", "worker")]
         for token in ids.values():
             await master.ask("POST", f"/tokens/{token}/revoke")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(*theirs)
         assert not any(other.done() for other in others)
         for other in others:
@@ -148,7 +149,7 @@ async def test_expired_token_is_refused_and_its_streams_end(master: Bench, monke
         own.times.end_expired(now + 3000)
         assert (await master.get("/whoami", "eve"))["name"] == "eve"
         own.times.end_expired(now + 3700)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await _until_the_end(events)
     monkeypatch.setattr(auth.time, "time", lambda: now + 3700)
     assert await own.by_secret(made["secret"]) is None
@@ -162,7 +163,7 @@ async def test_streams_end_at_the_expiry_of_their_token() -> None:
         times.note_use("eve", "10.0.0.1", time.time() + 0.05)
         times.note_use("eve", "10.0.0.2", time.time() + 0.05)
         assert ended.empty()
-        assert await asyncio.wait_for(ended.get(), 10) == "eve"
+        assert await asyncio.wait_for(ended.get(), 60) == "eve"
     times.note_use("for ever", "10.0.0.1", None)
     times.end_expired(time.time() + 1e9)
     assert ended.empty()
@@ -256,7 +257,10 @@ async def test_token_revoked_during_its_lookup_is_not_cached(master: Bench, monk
     assert await auth.by_secret(made.secret) is None
 
 
-async def test_rate_limit_of_wrong_tokens_does_not_affect_valid_ones(master: Bench) -> None:
+async def test_rate_limit_of_wrong_tokens_does_not_affect_valid_ones(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no time passes
     await master.get("/whoami")
     wrong = {"Authorization": "Bearer ll_00000000_wrong"}
     statuses = [(await master.ask("GET", "/jobs", None, headers=wrong)).status for _ in range(150)]

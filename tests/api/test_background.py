@@ -27,7 +27,7 @@ from loopline_master.store.database import SUPERSEDED, explained, parse_url
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import JobSpec, Notify
 from tests.api.bench import Bench, running_master, until, webhook_receiver
-from tests.store.postgres import free_port, or_skip, restartable_postgres
+from tests.store.postgres import held_port, or_skip, restartable_postgres
 
 
 def broken(code: str = "store_broken", *, passing: bool = True) -> StoreBroken:
@@ -64,7 +64,7 @@ async def test_failed_service_is_restarted(caplog: pytest.LogCaptureFixture) -> 
     fragile, metrics = Fragile(broken(), broken(), ValueError("odd"), ExceptionGroup("", [broken()])), Metrics()
     services = Background(metrics)
     with services.running([service(fragile.run)]):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while fragile.runs < 5:
                 await asyncio.sleep(0)
                 if fragile.runs == 1:
@@ -86,7 +86,7 @@ async def test_cause_in_a_group_of_errors_is_logged(caplog: pytest.LogCaptureFix
     group = ExceptionGroup("unhandled errors in a TaskGroup", [ExceptionGroup("", [broken()])])
     fragile = Fragile(group)
     with Background(Metrics()).running([service(fragile.run)]):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while fragile.runs < 2:
                 await asyncio.sleep(0.01)
     (record,) = caplog.records
@@ -207,10 +207,10 @@ async def test_all_services_run_after_a_hundred_restarts_of_postgresql(
             await client.cancel(made.id)
 
     async with aiohttp.ClientSession() as http, webhook_receiver(hear) as url:
-        with or_skip(restartable_postgres()) as server:
+        with or_skip(restartable_postgres()) as server, held_port() as port:
             await asyncio.to_thread(server.start)
             settings = MasterSettings.load(
-                data_dir=tmp_path, port=free_port(), tokens=False, database_url=f"{server.url}/postgres",
+                data_dir=tmp_path, port=port, tokens=False, database_url=f"{server.url}/postgres",
                 webhook_hosts=["127.0.0.0/8"],
             )  # fmt: skip
             serving = asyncio.create_task(
@@ -223,7 +223,7 @@ async def test_all_services_run_after_a_hundred_restarts_of_postgresql(
                 ending = asyncio.create_task(end_a_job(str(restarts)))
                 await asyncio.to_thread(server.end, signal.SIGQUIT if restarts % 2 else signal.SIGINT)
                 await asyncio.to_thread(server.start)
-                await until(serves, 60)
+                await until(serves)
                 await ending
             await end_a_job("last")
 
@@ -250,7 +250,7 @@ async def test_locked_database_is_waited_for(tmp_path: Path, monkeypatch: pytest
 
     settings = MasterSettings(data_dir=tmp_path, port=0, tokens=False)  # type: ignore[call-arg]
     serving = asyncio.create_task(keep_serving(settings, stop, on_start))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await started.wait()
     port = int(masters[0].rpartition(":")[2])
     stop.set()
@@ -259,7 +259,7 @@ async def test_locked_database_is_waited_for(tmp_path: Path, monkeypatch: pytest
     started.clear()
     settings = settings.model_copy(update={"port": port})  # the same for all later starts
     serving = asyncio.create_task(keep_serving(settings, stop, on_start))
-    async with asyncio.timeout(30), aiohttp.ClientSession() as http:
+    async with asyncio.timeout(60), aiohttp.ClientSession() as http:
         await started.wait()
         master = Bench(masters[-1], None, http, {"admin": "none"})  # type: ignore[arg-type]
         await master.submit()

@@ -59,7 +59,7 @@ class Client:
         return answer.job
 
     async def hear(self) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return decode_from_master(await self.socket.receive_bytes())
 
     async def results(self, job: int) -> tuple[list[Ends], Over]:
@@ -214,7 +214,7 @@ async def test_job_that_ended_while_the_link_was_down_is_reported_as_over(shared
     def does(run: Run) -> Result | None:
         return None if run.attempt.job == job else done(run)
 
-    async with shared_master.worker(does=does), asyncio.timeout(20):
+    async with shared_master.worker(does=does), asyncio.timeout(60):
         while (await shared_master.get(f"/jobs/{job}"))["state"] != "running":
             await asyncio.sleep(0.01)
     await shared_master.ask("POST", f"/jobs/{job}/cancel")
@@ -290,7 +290,7 @@ async def test_client_that_reads_no_answers_is_not_read_further(
     ) as socket:
         for number in range(1, 301):
             await socket.send_str(f'{{"kind": "submit", "number": {number}, "job": {{"command": []}}}}')
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (links and len(links[0]._outgoing) > client_link.MOST_SUBMISSIONS):
                 await asyncio.sleep(0.01)
         await shared_master.get("/jobs")
@@ -345,7 +345,7 @@ async def test_patient_submission_is_answered_before_later_messages(
         answers = [await client.hear(), await client.hear()]
         assert [answer.number for answer in answers] == [1, 2]
         await client.say(Submit(3, sweep(), is_patient=True))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (job := (await shared_master.get("/jobs?limit=1"))["items"][0]["id"]) == answers[1].job:
                 pass  # job 3 is not committed yet
         assert (await shared_master.ask("POST", f"/jobs/{job}/cancel")).status == 200
@@ -381,7 +381,7 @@ async def test_key_repeated_during_its_commit_is_one_job(
 async def test_invalid_frame_closes_the_link(shared_master: Bench, frame: str) -> None:
     async with link(shared_master) as client:
         await client.socket.send_str(frame)
-        message = await client.socket.receive(20)
+        message = await client.socket.receive(60)
         assert message.type is aiohttp.WSMsgType.CLOSE
         assert message.data == aiohttp.WSCloseCode.PROTOCOL_ERROR
     assert not shared_master.parts[Subscriptions]._of_job
@@ -391,7 +391,7 @@ async def test_job_outlives_the_link_of_its_client(shared_master: Bench) -> None
     async with link(shared_master) as client:
         job = await client.submit(3)
         assert shared_master.parts[Subscriptions]._of_job
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while shared_master.parts[Subscriptions]._of_job:
             await asyncio.sleep(0.01)
     async with shared_master.worker(), link(shared_master) as later:

@@ -16,16 +16,23 @@ from tests.api.bench import running_master
 CONTENT = b"an input"
 
 
+_KEPT: list[Path] = []
+"""A data folder that is made once per process and copied, since that takes two starts of a master."""
+
+
 @pytest.fixture
-async def folder(tmp_path: Path) -> Path:
+async def folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with a waiting job that has a secret and an input file."""
-    async with running_master(tmp_path) as master:
-        name = hashlib.sha256(CONTENT).hexdigest()
-        await master.ask("PUT", f"/files/{name}", data=CONTENT)
-        await master.submit(inputs={"in": f"sha256:{name}"}, secrets={"KEY": "value"})
-    async with running_master(tmp_path, tls="on"):  # creates a CA
-        pass
-    return tmp_path
+    if not _KEPT:
+        made = tmp_path_factory.mktemp("kept") / "master"
+        async with running_master(made) as master:
+            name = hashlib.sha256(CONTENT).hexdigest()
+            await master.ask("PUT", f"/files/{name}", data=CONTENT)
+            await master.submit(inputs={"in": f"sha256:{name}"}, secrets={"KEY": "value"})
+        async with running_master(made, tls="on"):  # creates a CA
+            pass
+        _KEPT.append(made)
+    return Path(shutil.copytree(_KEPT[0], tmp_path, dirs_exist_ok=True))
 
 
 async def refusal(folder: Path) -> str:

@@ -130,7 +130,7 @@ async def test_own_certificate_is_reloaded_when_it_changes(tmp_path: Path, monke
         assert master.parts[Encryption].pin == ""  # no pin: clients trust its issuer
         issue("127.0.0.1")
         trust = trusting(authority.certificate)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     assert (await master.ask("GET", "/whoami", ssl=trust)).status == 200

@@ -39,7 +39,7 @@ def connect(master: Bench, role: str = "worker") -> Any:
 
 async def farewell(socket: aiohttp.ClientWebSocketResponse) -> tuple[int | None, str]:
     """Return the code and reason with which the master closed the link."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (message := await socket.receive()).type is WSMsgType.BINARY:
             pass
     return socket.close_code, str(message.extra or "")
@@ -178,7 +178,7 @@ async def test_result_of_a_worker_without_slots_is_acknowledged_at_once(
         await master.submit()
         done = Result((await next_assign()).run[0].attempt, Outcome.SUCCEEDED, 0)
         await socket.send_bytes(session.report((), (done,), Load(slots=0))[1])
-        answer = await asyncio.wait_for(next_assign(), 30)
+        answer = await asyncio.wait_for(next_assign(), 60)
         assert (answer.seen, answer.run) == (2, ())
 
 

@@ -47,7 +47,7 @@ async def test_connection_dropped_as_its_handshake_ends_leaves_its_file_number_f
     listening: tuple[socket.socket, Undecided], turns: int
 ) -> None:
     (port, undecided), loop = listening, asyncio.get_running_loop()
-    caller = socket.create_connection(port.getsockname(), timeout=10)
+    caller = socket.create_connection(port.getsockname(), timeout=60)
     caller.setblocking(False)
     context = ssl._create_unverified_context()
     with context.wrap_socket(caller, do_handshake_on_connect=False) as encrypted:
@@ -66,7 +66,7 @@ async def test_connection_dropped_as_its_handshake_ends_leaves_its_file_number_f
             loop.add_reader(one, print)  # RuntimeError if a transport still uses this number
             loop.remove_reader(one)
             one.close()
-        encrypted.settimeout(10)
+        encrypted.settimeout(60)
         with suppress(ConnectionResetError, ssl.SSLEOFError):
             assert await asyncio.to_thread(encrypted.recv, 1) == b""
 
@@ -84,7 +84,7 @@ async def test_connection_accepted_as_the_listener_ends_is_closed(tmp_path: Path
         listening.setblocking(False)
         accepting = asyncio.create_task(listener.accept(listening))
         await asyncio.sleep(0)
-        with socket.create_connection(listening.getsockname(), timeout=10) as caller:
+        with socket.create_connection(listening.getsockname(), timeout=60) as caller:
             loop.call_soon(accepting.cancel)  # the listener ends in the loop iteration that accepts the caller
             await asyncio.wait([accepting])
             listening.close()

@@ -62,7 +62,7 @@ async def test_master_greets_serves_and_stops_at_sigterm(tmp_path: Path) -> None
         async with aiohttp.ClientSession(headers=headers) as http, http.get(f"{url}/api/v1/events") as events:
             assert events.status == 200  # a client has an open stream
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 20) == 0
+            assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_second_master_on_a_port_or_database_is_refused(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_master_exits_when_the_disk_is_full(tmp_path: Path) -> None:
                     status = response.status
             assert status == 503
         assert process.stderr
-        errors = (await asyncio.wait_for(process.stderr.read(), 20)).decode()
+        errors = (await asyncio.wait_for(process.stderr.read(), 60)).decode()
         assert await process.wait() == 1
         assert "error: writing to the database failed" in errors
         assert "Traceback" not in errors

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -18,7 +19,13 @@ from loopline_master.notify import notifier as notifying
 from loopline_master.notify import webhook
 from loopline_master.notify.notifier import Notifier, SendingPlaces
 from loopline_master.store import Store
+from loopline_master.store.records import Due
 from tests.api.bench import Bench, running_master, until, webhook_receiver
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifying, "NOTIFY_LOOK_EVERY_S", 0.01)
 
 
 @asynccontextmanager
@@ -79,10 +86,40 @@ async def test_silent_receivers_of_one_user_delay_no_other(tmp_path: Path, monke
         assert len(told) == notifying.AT_ONCE_USER_EACH + 1
 
 
+async def test_place_given_back_during_a_read_sends_no_notification_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, may_answer = list[str](), asyncio.Event()
+    async with (
+        receiver(heard, may_answer) as url,
+        running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master,
+    ):
+        outbox, notifier = master.parts[Store].notifications, master.parts[Notifier]
+        read_due = outbox.due
+
+        async def give_places_back_meanwhile(*arguments: Any) -> list[Due]:
+            found = await read_due(*arguments)
+            monkeypatch.setattr(outbox, "due", read_due)
+            may_answer.set()
+            for job in jobs[: notifying.AT_ONCE_USER_EACH]:
+                await until(lambda job=job: _is_told(master, job))  # type: ignore[misc]
+            return found
+
+        jobs = [await end_one(master, f"{url}/{number}") for number in range(3)]
+        await until(lambda: _are(heard, notifying.AT_ONCE_USER_EACH))
+        await until(lambda: _are(notifier._waiting, 1))
+        monkeypatch.setattr(outbox, "due", give_places_back_meanwhile)
+        outbox.came.set()
+        await until(lambda: _is_told(master, jobs[2]))
+        jobs.append(await end_one(master, f"{url}/3"))
+        await until(lambda: _is_told(master, jobs[3]))
+    assert sorted(heard) == [f"/{number}" for number in range(len(jobs))]
+
+
 async def test_receiver_without_an_answer_is_retried_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=0.1))
+    monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(sock_read=0.1))  # once a request is sent
     told, answers, ahead_s = list[str](), False, 0.0
 
     async def hear(request: web.Request) -> None:
@@ -102,6 +139,8 @@ async def test_receiver_without_an_answer_is_retried_after_a_pause(
         await until(lambda: has_failed(jobs[0]))
         await until(lambda: _is_postponed(master))
         assert len(told) == notifying.AT_ONCE_USER_EACH, "further notifications wait during the pause"
+        monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=600))
+        await notifier._webhooks.close()  # further ones are sent by another session, with this limit
         answers, ahead_s = True, 3601.0
         master.parts[Store].notifications.came.set()
         for job in jobs:
@@ -183,7 +222,7 @@ async def _is_postponed(master: Bench) -> bool:
     return await master.parts[Store].notifications.next_after(time.time() + 60.0) is not None
 
 
-async def _are(heard: list[str], count: int) -> bool:
+async def _are(heard: Sequence[object], count: int) -> bool:
     return len(heard) >= count
 
 

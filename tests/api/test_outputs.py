@@ -258,7 +258,7 @@ async def test_files_of_old_jobs_are_removed_and_reported(master: Bench) -> None
 async def test_retention_follows_its_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "FIRST_PRUNE_AFTER_S", 0.05)
     monkeypatch.setattr(retention, "PRUNE_EVERY_S", 0.05)
-    async with running_master(tmp_path, retention_days=0.0, file_grace_s=1.0) as master:
+    async with running_master(tmp_path, retention_days=0.0, file_grace_s=3600.0) as master:
         job = await finished(master, {"x": "old"})
         age(master)
         await until(lambda: _is_gone(master, job))

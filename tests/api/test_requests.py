@@ -13,6 +13,7 @@ from yarl import URL
 
 from loopline_master import timings
 from loopline_master.__main__ import OneLine, without_traceback
+from loopline_master.admission import busy_time
 from loopline_master.http.routes import jobs
 from loopline_master.store import StoreBroken
 from loopline_master.store.database import explained, parse_url
@@ -21,6 +22,12 @@ from tests.api.bench import Answer, Bench, running_master
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(autouse=True)
+def _refusals_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master charges the time that a refusal takes to its sender: on a busy computer, the next would be delayed."""
+    monkeypatch.setattr(busy_time, "FREE_S", 3600.0)
 
 
 def assert_problem(answer: Answer, status: int) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
+from loopline_master.admission import buckets
 from loopline_master.http import sessions
 from loopline_master.http.sessions import COOKIE
 from tests.api.bench import Answer, Bench, running_master
@@ -90,7 +92,8 @@ async def test_other_sites_can_neither_open_links_nor_sign_in(master: Bench) -> 
     assert (answer.status, answer.body["code"]) == (403, "foreign_page")
 
 
-async def test_wrong_tokens_at_sign_in_are_rate_limited(master: Bench) -> None:
+async def test_wrong_tokens_at_sign_in_are_rate_limited(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no time passes
     await master.get("/whoami")
     answers = [await sign_in(master, "ll_00000000_wrong") for _ in range(60)]
     assert (answers[0].status, answers[0].body["code"]) == (401, "wrong_token")

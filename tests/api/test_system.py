@@ -95,7 +95,7 @@ async def test_number_of_listeners_is_limited(tmp_path: Path) -> None:
 
 
 async def test_open_streams_do_not_delay_a_stopping_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_app, "STOP_WITHIN_S", 60.0)
+    monkeypatch.setattr(web_app, "STOP_WITHIN_S", 3600.0)
     async with aiohttp.ClientSession() as http:
         async with running_master(tmp_path) as master:
             job = await master.submit()
@@ -103,7 +103,7 @@ async def test_open_streams_do_not_delay_a_stopping_master(tmp_path: Path, monke
                 response = await http.get(master.address(path), headers=master.headers("admin"))
                 assert response.status == 200
             begun = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - begun < 20
+        assert asyncio.get_running_loop().time() - begun < 60
 
 
 async def test_master_is_healthy_until_its_database_breaks(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

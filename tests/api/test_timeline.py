@@ -136,10 +136,10 @@ async def test_bar_ends_when_its_slot_became_free_before_delivery(
     master: Bench,
 ) -> None:
     def does(run: Run) -> Result:
-        """Report an end 10 s after the slot was taken; the program began after 4 s of them."""
-        phases = Phases(3.0, 4.0, 10.0)
-        master.pass_time(10.0 if run.attempt.task == 1 else 0.0)
-        return done(run, wall_s=6.0, slot=2, phases=phases) if run.attempt.task == 1 else done(run, slot=2)
+        """Report an end 40 s after the slot was taken; the program began after 4 s of them."""
+        phases = Phases(3.0, 4.0, 40.0)
+        master.pass_time(40.0 if run.attempt.task == 1 else 0.0)
+        return done(run, wall_s=36.0, slot=2, phases=phases) if run.attempt.task == 1 else done(run, slot=2)
 
     job = await master.submit(parameters={"i": {"range": [1, 2]}})
     async with master.worker("w1", slots=1, does=does):
@@ -148,15 +148,15 @@ async def test_bar_ends_when_its_slot_became_free_before_delivery(
     bars = Timeline.model_validate_json((await master.ask("GET", f"/timeline?until={until_s}")).content).bars
     first, second = (bars.attempt.index(AttemptId(job, task, 1)) for task in (1, 2))
     assert (bars.slot, bars.began[first], bars.began[second]) == ([2, 2], 4.0, None)
-    assert bars.dispatched[first] <= bars.start[first] <= bars.dispatched[first] + 5.0, (
-        "10 s before its result arrived"
+    assert bars.dispatched[first] <= bars.start[first] <= bars.dispatched[first] + 30.0, (
+        "40 s before its result arrived"
     )
     assert bars.end[first] is not None
     assert bars.ended[first] is not None
     assert bars.end[first] <= bars.ended[first]
     assert bars.end[first] <= bars.start[second]
     one, _ = (await master.get("/attempts"))["items"]
-    assert (one["slot"], one["phases"]) == (2, {"inputs_s": 3.0, "began_s": 4.0, "ended_s": 10.0})
+    assert (one["slot"], one["phases"]) == (2, {"inputs_s": 3.0, "began_s": 4.0, "ended_s": 40.0})
     trace = Trace.model_validate_json((await master.ask("GET", f"/jobs/{job}/trace")).content)
     assert {event.tid for event in trace.traceEvents if event.ph == "X"} == {2}
     assert [event.name for event in trace.traceEvents if event.cat == "phase"] == ["fetch", "run"]

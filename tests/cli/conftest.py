@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,14 @@ def run(fake: FakeMaster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
         return Ran(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port without a listener. It is held, or another test of this run could get it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture(autouse=True)

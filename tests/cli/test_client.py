@@ -1,9 +1,10 @@
 import asyncio
 import hashlib
+from types import SimpleNamespace
 
 import pytest
 
-from loopline import AsyncClient, Client
+from loopline import AsyncClient, Client, http
 from loopline.transfer import row_upload
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, TaskId
@@ -16,7 +17,7 @@ JOB = JobSpec(command=["true"])
 SUBMITTED = Submission(id=7, task_count=1)
 
 
-def client(fake: FakeMaster, patience_s: float = 5.0) -> AsyncClient:
+def client(fake: FakeMaster, patience_s: float = 60.0) -> AsyncClient:
     return AsyncClient(fake.url, "secret", patience_s=patience_s)
 
 
@@ -117,27 +118,29 @@ async def test_unexpected_answer_is_an_error(fake: FakeMaster, answer: object) -
     assert raised.value.hint
 
 
-async def test_busy_master_is_retried_until_patience_ends(fake: FakeMaster) -> None:
+async def test_busy_master_is_retried_until_patience_ends(fake: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request takes a second of the client's clock."""
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=lambda: float(len(fake.seen))))
     fake.on("GET /passing", refuse(429, "too_many", "slow down"))
-    async with client(fake, patience_s=0.3) as master:
+    async with client(fake, patience_s=3.5) as master:
         with pytest.raises(LooplineError) as raised:
             await master.passing()
     assert raised.value.code == "too_many"
-    assert len(fake.seen) > 1
+    assert len(fake.seen) == 4
 
 
-async def test_unreachable_master_is_an_error(unused_tcp_port: int) -> None:
-    async with AsyncClient(f"127.0.0.1:{unused_tcp_port}", patience_s=0) as master:
+async def test_unreachable_master_is_an_error(closed_port: int) -> None:
+    async with AsyncClient(f"127.0.0.1:{closed_port}", patience_s=0) as master:
         with pytest.raises(LooplineError) as raised:
             await master.create_token("ann", "user")
     assert raised.value.code == "unreachable"
-    assert f"http://127.0.0.1:{unused_tcp_port}" in raised.value.message
+    assert f"http://127.0.0.1:{closed_port}" in raised.value.message
     assert "loopline master" in raised.value.hint
 
 
-async def test_standby_is_used_if_the_master_is_down_or_waiting(fake: FakeMaster, unused_tcp_port: int) -> None:
+async def test_standby_is_used_if_the_master_is_down_or_waiting(fake: FakeMaster, closed_port: int) -> None:
     """Each address is tried at least once, even with short patience; the one that answered is kept."""
-    gone = f"http://127.0.0.1:{unused_tcp_port}"
+    gone = f"http://127.0.0.1:{closed_port}"
     fake.on(
         "GET /passing",
         refuse(503, "database_away", "it waits"),
@@ -210,5 +213,5 @@ async def test_job_that_can_never_start_ends_waits_and_results(fake: FakeMaster)
         for ends in (there.wait, there.results().__anext__):
             fake.on("GET /jobs/7/explain", *map(ok, explained))
             with pytest.raises(LooplineError, match="job 7 can never start: job 5 has failed") as ended:
-                await asyncio.wait_for(ends(), 30)
+                await asyncio.wait_for(ends(), 60)
             assert ended.value.hint == "`loopline retry 5`, or `loopline cancel 7`"

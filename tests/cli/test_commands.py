@@ -275,8 +275,8 @@ def test_hint_of_an_error_is_shown(fake: FakeMaster, run: Run) -> None:
     assert run("jobs").err == "error: it is over\nhint: retry it\n"
 
 
-def test_unreachable_master_is_an_error(run: Run, unused_tcp_port: int) -> None:
-    ran = run("jobs", "--master", f"http://127.0.0.1:{unused_tcp_port}")
+def test_unreachable_master_is_an_error(run: Run, closed_port: int) -> None:
+    ran = run("jobs", "--master", f"http://127.0.0.1:{closed_port}")
     assert ran.code == Exit.UNREACHABLE
     assert "start one with `loopline master`" in ran.err
 

@@ -48,7 +48,7 @@ def at_a_terminal(fake: FakeMaster, answers: str, *words: str) -> str:
         with suppress(OSError):  # the other side is closed
             while piece := os.read(ours, 10_000):
                 seen += piece
-        assert running.wait(30) == 0, seen
+        assert running.wait(60) == 0, seen
     os.close(ours)
     return seen.decode()
 

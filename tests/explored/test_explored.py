@@ -26,6 +26,7 @@ def _name(about: Configuration) -> str:
     return about.name.replace(" ", "-")
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("about", QUICK, ids=_name)
 def test_no_order_of_events_breaks_a_promise(about: Configuration) -> None:
     assert Explorer(about).run().ends

@@ -160,6 +160,7 @@ BUGS_OF_PROMISES = [
 ]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plant", BUGS_OF_PROMISES)
 def test_it_is_caught_where_time_passes(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     plant(monkeypatch)
@@ -196,6 +197,7 @@ def _have_tasks_and_gangs_meet() -> None:
     story.teardown()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plant", [*BUGS, *SLOW_TO_SHOW, *SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS, *BUGS_OF_GANGS])
 def test_it_is_caught(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     plant(monkeypatch)

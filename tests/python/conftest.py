@@ -23,4 +23,4 @@ def grid(small: tuple[SmallGrid, asyncio.AbstractEventLoop]) -> SmallGrid:
 def finish(small: tuple[SmallGrid, asyncio.AbstractEventLoop]) -> Callable[[int], None]:
     """Have a job's calls made now."""
     grid, loop = small
-    return lambda number: asyncio.run_coroutine_threadsafe(grid.finish(number), loop).result(10)
+    return lambda number: asyncio.run_coroutine_threadsafe(grid.finish(number), loop).result(60)

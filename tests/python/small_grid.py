@@ -122,7 +122,7 @@ class SmallGrid:
         await self.hang_up()
 
     async def hang_up(self) -> None:
-        for link in self.links:
+        for link in list(self.links):  # a client that is quick has a new one already
             await link.close()
         await self._tell()
 

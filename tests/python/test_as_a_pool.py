@@ -90,7 +90,7 @@ def test_future_is_running_when_its_call_has_a_slot(
     grid.running, grid.prefetched = {TaskId(1, 1)}, set()
     assert future.running()
     finish(1)
-    assert future.result(10) == 1
+    assert future.result(60) == 1
     assert not future.running()
 
 
@@ -113,7 +113,7 @@ def test_cancelling_at_shutdown_lets_running_calls_end(
     for future in (futures[0], futures[2]):
         future.add_done_callback(finish_after_both)  # which is called in this thread
     executor.shutdown(wait, cancel_futures=True)
-    assert futures[1].result(10) == 1
+    assert futures[1].result(60) == 1
     assert [future.cancelled() for future in futures] == [True, False, True]
 
 
@@ -127,7 +127,7 @@ def test_calls_of_different_functions_reach_the_grid_in_their_order(
     large = executor.submit(len, bytes(200_000))  # whose argument is a file
     small = executor.submit(str, 7)
     grid.is_slow.clear()
-    assert [future.result(10) for future in (first, large, small)] == [1, 200_000, "7"]
+    assert [future.result(60) for future in (first, large, small)] == [1, 200_000, "7"]
     assert first.task
     assert large.task
     assert small.task
@@ -158,7 +158,7 @@ def test_the_rest_of_a_long_map_is_cancelled_at_shutdown(
     assert rest
     assert rest.cancelled()
     finish(1)
-    assert list(first[0].result(10).outcomes()) == [(0, None)]
+    assert list(first[0].result(60).outcomes()) == [(0, None)]
     executor.shutdown()
     assert len(grid.jobs) == 1
 
@@ -182,7 +182,7 @@ def test_waiting_call_is_cancelled_at_shutdown(grid: SmallGrid, finish: Callable
     grid.running = {TaskId(1, 1)}
     executor.shutdown(wait=False, cancel_futures=True)
     finish(1)
-    assert futures[0].result(10) == 0
+    assert futures[0].result(60) == 0
     assert [future.cancelled() for future in futures] == [False, True, True]
     executor.shutdown()
     assert len(grid.jobs) == 1
@@ -199,7 +199,7 @@ def test_calls_that_no_worker_can_run_are_named_once_on_stderr(
     future = executor.submit(abs, -1)
     until(lambda: grid.asked.count("GET /jobs/1/explain") > 2)
     finish(1)
-    assert future.result(10) == 1
+    assert future.result(60) == 1
     said = "loopline: job 1 waits: no connected worker has the label gpu\n" if code == "no_worker" else ""
     assert capsys.readouterr().err == said
 
@@ -254,7 +254,7 @@ def test_output_of_a_call_is_printed_before_its_result_arrives(
 ) -> None:
     grid.output = {"stdout": b"hello\n", "stderr": b"\xff" * 70_000}
     with loopline.Executor(grid.url, "t", echo=echo) as executor:
-        assert executor.submit(bytes, 10_000).result(10) == bytes(10_000)
+        assert executor.submit(bytes, 10_000).result(60) == bytes(10_000)
         printed = capfd.readouterr()
         assert list(executor.map(abs, [-1, -2], chunksize=2)) == [1, 2]
     rest = "... (`loopline logs 1.1` has the rest)\n"
@@ -265,7 +265,7 @@ def test_output_of_a_call_is_printed_before_its_result_arrives(
 
 def test_notebooks_show_where_jobs_are(grid: SmallGrid) -> None:
     with loopline.Executor(grid.url, "t") as executor:
-        executor.submit(abs, -1).result(10)
+        executor.submit(abs, -1).result(60)
         assert repr(executor) == f"<Executor of {grid.url}>"
         assert f'<a href="{grid.url}/jobs/1" target="_blank">job 1</a>' in executor._repr_html_()
     with loopline.Client(grid.url, "t") as client:
@@ -276,20 +276,20 @@ def test_notebooks_show_where_jobs_are(grid: SmallGrid) -> None:
 
 def test_an_argument_that_is_a_future_is_its_result(executor: loopline.Executor) -> None:
     two, ten = executor.submit(abs, -2), executor.submit(int, "10")
-    assert executor.submit(pow, two, exp=ten).result(10) == 1024
+    assert executor.submit(pow, two, exp=ten).result(60) == 1024
     assert list(executor.map(pow, [two, 3], [ten, two])) == [1024, 9]
     numbers = [3, 1, 2]
     later: concurrent.futures.Future[bool] = concurrent.futures.Future()
     ordered = executor.submit(sorted, numbers, reverse=later)
     numbers.clear()  # the other arguments are as they were
     later.set_result(True)
-    assert ordered.result(10) == [3, 2, 1]
+    assert ordered.result(60) == [3, 2, 1]
 
 
 def test_a_call_of_a_future_that_fails_fails(executor: loopline.Executor, grid: SmallGrid) -> None:
     broken = executor.submit(int, "x")
     with pytest.raises(ValueError, match="invalid literal"):
-        executor.submit(abs, broken).result(10)
+        executor.submit(abs, broken).result(60)
     grid.holds = True
     waits = executor.submit(abs, -1)
     future, again = executor.submit(abs, waits), executor.submit(abs, waits)
@@ -297,7 +297,7 @@ def test_a_call_of_a_future_that_fails_fails(executor: loopline.Executor, grid: 
     assert future.cancel()
     assert waits.cancel()
     with pytest.raises(concurrent.futures.CancelledError):
-        again.result(10)
+        again.result(60)
     executor.shutdown()
     assert len(grid.jobs) == 2
 
@@ -319,7 +319,7 @@ def test_calls_that_wait_for_a_future_are_waited_for_at_shutdown(
 
 def test_an_executor_cannot_travel_to_a_worker(executor: loopline.Executor) -> None:
     with pytest.raises(TypeError, match="an Executor cannot travel to a worker"):
-        executor.submit(lambda: executor.submit(abs, -1).result()).result(10)
+        executor.submit(lambda: executor.submit(abs, -1).result()).result(60)
 
 
 def test_a_future_says_where_it_is(
@@ -331,12 +331,12 @@ def test_a_future_says_where_it_is(
     assert (future.job, future.state, future.worker) == (1, "submitted", None)
     assert repr(future) == "<GridFuture 1.1 submitted>"
     finish(1)
-    assert future.result(10) == 1
+    assert future.result(60) == 1
     assert (future.state, future.worker) == ("finished", "w")
     assert repr(future) == "<GridFuture 1.1 finished on w>"
     grid.holds = False
     broken = executor.submit(int, "x")
-    assert broken.exception(10)
+    assert broken.exception(60)
     assert repr(broken) == "<GridFuture 2.1 failed on w>"
 
 
@@ -384,7 +384,7 @@ def test_the_initializer_comes_once_before_the_first_call_of_an_interpreter(grid
         return sum(made)
 
     with loopline.Executor(grid.url, "t", initializer=make, initargs=([100],)) as executor:
-        assert [executor.submit(add, number).result(10) for number in range(3)] == [100, 101, 103]
+        assert [executor.submit(add, number).result(60) for number in range(3)] == [100, 101, 103]
         assert list(executor.map(lambda number: -add(number), [1], chunksize=2)) == [-104]
         assert len({job.spec.function.file for job in grid.jobs.values() if job.spec.function}) == 2
 
@@ -397,7 +397,7 @@ def test_an_initializer_that_raises_breaks_the_calls(grid: SmallGrid) -> None:
         loopline.Executor(grid.url, "t", initializer=fail) as executor,
         pytest.raises(concurrent.futures.BrokenExecutor, match="OSError: no licence"),
     ):
-        executor.submit(abs, -1).result(10)
+        executor.submit(abs, -1).result(60)
 
 
 MODEL = """
@@ -422,10 +422,10 @@ def test_globals_of_the_initializer_belong_to_the_interpreter(grid: SmallGrid) -
     program: dict[str, Any] = {"__name__": "__main__", "cache": {}, "scale": 1}
     exec(MODEL, program)
     with loopline.Executor(grid.url, "t", initializer=program["prepare"], initargs=(10,)) as executor:
-        assert executor.submit(program["look"], 1).result(10) == (2, 1)
-        assert executor.submit(program["add"], 1).result(10) == 11
+        assert executor.submit(program["look"], 1).result(60) == (2, 1)
+        assert executor.submit(program["add"], 1).result(60) == 11
         program["scale"] = 2
-        assert executor.submit(program["look"], 2).result(10) == (3, 2)
+        assert executor.submit(program["look"], 2).result(60) == (3, 2)
         assert list(executor.map(program["add"], [1, 1], chunksize=2)) == [12, 13]
 
 

@@ -17,7 +17,7 @@ import pytest
 import loopline
 from loopline import executor as executor_module
 from loopline import http
-from loopline.functions import call_submitter, calls
+from loopline.functions import batching, call_submitter, calls
 from loopline.functions.futures import GridFuture
 from loopline.functions.remote_traceback import with_source
 from loopline_shared.errors import LooplineError
@@ -28,7 +28,7 @@ from tests.python.small_grid import SmallGrid
 
 
 def until(holds: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < give_up
         time.sleep(0.005)
@@ -43,32 +43,40 @@ def executor(grid: SmallGrid) -> Iterator[loopline.Executor]:
 
 def test_values_come_back_in_order_whatever_their_number(executor: loopline.Executor, grid: SmallGrid) -> None:
     assert list(executor.map(lambda x, y: x * y, range(1000), range(1000))) == [x * x for x in range(1000)]
-    assert executor.submit(lambda *, key: key, key="named").result(10) == "named"
+    assert executor.submit(lambda *, key: key, key="named").result(60) == "named"
     spec = grid.jobs[1].spec
     assert (spec.name, spec.size, spec.max_attempts, spec.requires.python) == ("mine", 2000.0, 1, calls.python_here())
     assert len(executor.jobs) == 2, "a map is one job"
 
 
 def test_jobs_returned_before_do_not_change_with_later_calls(executor: loopline.Executor) -> None:
-    executor.submit(abs, -1).result(10)
+    executor.submit(abs, -1).result(60)
     before = executor.jobs
-    executor.submit(abs, -2).result(10)
+    executor.submit(abs, -2).result(60)
     assert (len(before), len(executor.jobs)) == (1, 2)
 
 
-def test_many_submits_are_few_jobs_and_one_upload(executor: loopline.Executor, grid: SmallGrid) -> None:
+@pytest.fixture
+def gathering(grid: SmallGrid, monkeypatch: pytest.MonkeyPatch) -> Iterator[loopline.Executor]:
+    """An executor that gathers calls in a row although this computer pauses between them."""
+    monkeypatch.setattr(batching, "_LONGEST_S", 1000.0)
+    with loopline.Executor(grid.url, "t", gather_s=0.1) as executor:
+        yield executor
+
+
+def test_many_submits_are_few_jobs_and_one_upload(gathering: loopline.Executor, grid: SmallGrid) -> None:
     def double(x: int) -> int:
         return 2 * x
 
-    futures = [executor.submit(double, number) for number in range(2000)]
-    assert [future.result(30) for future in futures] == [2 * number for number in range(2000)]
+    futures = [gathering.submit(double, number) for number in range(2000)]
+    assert [future.result(60) for future in futures] == [2 * number for number in range(2000)]
     assert len(grid.jobs) <= 10
     assert len({job.spec.function.file for job in grid.jobs.values() if job.spec.function}) == 1
     assert {future.task.job for future in futures if future.task} == set(grid.jobs)
 
 
 def test_submits_of_one_method_are_few_jobs_but_what_has_changed_is_sent_as_it_is(
-    executor: loopline.Executor, grid: SmallGrid
+    gathering: loopline.Executor, grid: SmallGrid
 ) -> None:
     class Adder:
         by = 0
@@ -77,14 +85,14 @@ def test_submits_of_one_method_are_few_jobs_but_what_has_changed_is_sent_as_it_i
             return x + self.by
 
     adder = Adder()
-    assert [future.result(30) for future in [executor.submit(adder.add, number) for number in range(100)]] == list(
+    assert [future.result(60) for future in [gathering.submit(adder.add, number) for number in range(100)]] == list(
         range(100)
     )
     assert len(grid.jobs) <= 10
     futures = []
     for adder.by in range(5):
-        futures.append(executor.submit(adder.add, 10))
-    assert [future.result(30) for future in futures] == [10, 11, 12, 13, 14]
+        futures.append(gathering.submit(adder.add, 10))
+    assert [future.result(60) for future in futures] == [10, 11, 12, 13, 14]
 
 
 def test_pickling_may_run_what_cancels_other_calls(executor: loopline.Executor, grid: SmallGrid) -> None:
@@ -96,7 +104,7 @@ def test_pickling_may_run_what_cancels_other_calls(executor: loopline.Executor, 
         def __reduce__(self) -> Any:
             thread = threading.Thread(target=other.cancel, daemon=True)
             thread.start()
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
             return (abs, (1,))
 
@@ -111,7 +119,7 @@ def test_pickling_may_run_what_cancels_other_calls(executor: loopline.Executor, 
 def test_a_value_is_checked_before_it_is_unpickled(executor: loopline.Executor, grid: SmallGrid) -> None:
     grid.spoils = True
     with pytest.raises(LooplineError, match="is something else"):
-        executor.submit(lambda: bytes(100_000)).result(10)
+        executor.submit(lambda: bytes(100_000)).result(60)
 
 
 def test_calls_with_checkpoints_are_tasks_of_their_own(grid: SmallGrid) -> None:
@@ -149,8 +157,8 @@ def test_calls_of_one_task_have_each_its_own_result(executor: loopline.Executor,
     with pytest.raises(ZeroDivisionError):
         next(values)
     again = executor.attach(1)
-    assert [future.result(10) for future in again if future is not again[2]] == [1.0, 0.5, 0.25]
-    assert isinstance(again[2].exception(10), ZeroDivisionError)
+    assert [future.result(60) for future in again if future is not again[2]] == [1.0, 0.5, 0.25]
+    assert isinstance(again[2].exception(60), ZeroDivisionError)
     assert {future.task for future in again} == {TaskId(1, 1)}
     with loopline.Client(grid.url, "t") as client:
         found = client.job(1).values()
@@ -171,7 +179,10 @@ def test_calls_that_their_task_did_not_come_to_have_its_error(
         next(values)
 
 
-def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor, grid: SmallGrid) -> None:
+def test_many_short_calls_share_tasks_and_few_do_not(
+    executor: loopline.Executor, grid: SmallGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_submitter, "PROBED_FOR_S", 1000.0)
     grid.call_s = 0.001
     assert list(executor.map(abs, range(-20_000, 0))) == list(range(20_000, 0, -1))
     probe, rest = (grid.jobs[number].spec.function for number in executor.jobs)
@@ -180,7 +191,7 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
     assert (probe.chunk, probe.calls, rest.calls) == (1, executor_module.PROBED_CALLS, 20_000 - probe.calls)
     assert rest.chunk == -(-rest.calls // call_submitter.FEWEST_TASKS), "none is a great part of the whole"
     futures = [future for number in executor.jobs for future in executor.attach(number)]
-    assert [future.result(10) for future in futures[:3]] == [20_000, 19_999, 19_998]
+    assert [future.result(60) for future in futures[:3]] == [20_000, 19_999, 19_998]
     assert len(futures) == 20_000
     list(executor.map(abs, range(1000)))
     assert len(grid.jobs[3].calls) == 1000
@@ -286,17 +297,17 @@ def test_error_in_a_long_map_is_raised_once(
 def test_a_single_call_is_one_message_once_the_function_is_there(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
-    executor.submit(abs, -1).result(10)
+    executor.submit(abs, -1).result(60)
     grid.asked.clear()
     for number in range(5):
-        assert executor.submit(abs, -number).result(10) == number
+        assert executor.submit(abs, -number).result(60) == number
     assert grid.asked == ["submit"] * 5
 
 
 def test_a_call_waits_for_no_answer_to_the_one_before_it(
     executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
 ) -> None:
-    executor.submit(abs, -1).result(10)
+    executor.submit(abs, -1).result(60)
     grid.holds = grid.answers_late = True
     grid.patient.clear()
     first = executor.submit(abs, -2)
@@ -306,16 +317,16 @@ def test_a_call_waits_for_no_answer_to_the_one_before_it(
     assert grid.patient == [True, False]
     for job in (2, 3):
         finish(job)
-    assert (first.result(10), second.result(10)) == (2, 3)
+    assert (first.result(60), second.result(60)) == (2, 3)
     assert executor.jobs == [1, 3, 2]
 
 
 def test_a_function_that_the_master_did_away_with_is_brought_again(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
-    assert executor.submit(abs, -1).result(10) == 1
+    assert executor.submit(abs, -1).result(60) == 1
     grid.files.clear()
-    assert executor.submit(abs, -2).result(10) == 2
+    assert executor.submit(abs, -2).result(60) == 2
 
 
 def test_results_of_a_lost_link_are_not_requested_again(
@@ -326,12 +337,12 @@ def test_results_of_a_lost_link_are_not_requested_again(
     futures = executor._map(abs, [(-number,) for number in range(4)], 1)[0]
     until(lambda: executor.jobs)
     finish(1)
-    assert [future.result(10) for future in futures[:2]] == [0, 1]
-    asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(10)
+    assert [future.result(60) for future in futures[:2]] == [0, 1]
+    asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(60)
     until(lambda: "follow 1 2.0@2" in grid.asked)
     grid.makes_tasks = None
     finish(1)
-    assert [future.result(10) for future in futures] == [0, 1, 2, 3]
+    assert [future.result(60) for future in futures] == [0, 1, 2, 3]
 
 
 def test_a_link_that_was_silent_for_long_is_not_an_absent_master(
@@ -346,17 +357,17 @@ def test_a_link_that_was_silent_for_long_is_not_an_absent_master(
         future = executor.submit(abs, -1)
         until(lambda: future.task)
         late_s = 1000.0  # the call takes long
-        asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(grid.hang_up(), loop).result(60)
         until(lambda: "follow 1 " in grid.asked or future.done())
         finish(1)
-        assert future.result(10) == 1
+        assert future.result(60) == 1
 
 
 def test_a_submission_whose_answer_was_lost_is_sent_again_as_the_same(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:
     grid.hangs_up_at_submission = True
-    assert executor.submit(abs, -3).result(10) == 3
+    assert executor.submit(abs, -3).result(60) == 3
     assert grid.asked.count("submit") == 2
     assert len(grid.jobs) == 1
 
@@ -367,28 +378,28 @@ def test_message_that_closes_the_link_is_not_sent_forever(
 ) -> None:
     grid.closes_with = code
     with pytest.raises(LooplineError, match="takes no more of this"):
-        executor.submit(abs, -1).result(10)
+        executor.submit(abs, -1).result(60)
     grid.closes_with = None
-    assert executor.submit(abs, -1).result(10) == 1
+    assert executor.submit(abs, -1).result(60) == 1
     assert grid.asked.count("submit") == 2
 
 
 def test_a_master_that_is_busy_is_asked_again(executor: loopline.Executor, grid: SmallGrid) -> None:
     grid.is_busy = True
-    assert executor.submit(abs, -3).result(10) == 3
+    assert executor.submit(abs, -3).result(60) == 3
     assert grid.asked.count("submit") == 2
 
 
 def test_an_exception_is_raised_with_where_it_came_from(executor: loopline.Executor) -> None:
     future = executor.submit(lambda: 1 / 0)
-    assert isinstance(future.exception(10), ZeroDivisionError)
+    assert isinstance(future.exception(60), ZeroDivisionError)
     assert str(future.exception().__cause__) == '\n"""\nTraceback: there"""'  # type: ignore[union-attr]
 
 
 def test_packages_that_no_worker_installs_are_refused_at_once(grid: SmallGrid) -> None:
     executor = loopline.Executor(grid.url, requirements=["tabulate"])
     with executor, pytest.raises(LooplineError, match="no worker installs Python packages"):
-        executor.submit(abs, -1).result(10)
+        executor.submit(abs, -1).result(60)
     assert "submit" not in grid.asked
 
 
@@ -402,12 +413,12 @@ def test_a_traceback_shows_the_lines_of_files_that_the_worker_has_not(tmp_path: 
 
 def test_pickling_error_is_set_on_the_future(executor: loopline.Executor) -> None:
     with pytest.raises(TypeError, match="pickle"):
-        executor.submit(print, threading.Lock()).result(10)
+        executor.submit(print, threading.Lock()).result(60)
 
 
 def test_large_arguments_and_values_are_files(executor: loopline.Executor, grid: SmallGrid) -> None:
     data = bytes(100_000)
-    assert executor.submit(lambda x: x + x, data).result(10) == data + data
+    assert executor.submit(lambda x: x + x, data).result(60) == data + data
     assert grid.jobs[1].calls[0].startswith("sha256:")
 
 
@@ -421,10 +432,10 @@ def test_results_come_as_they_are_ready(
         future.task.job: future for future in (slow, quick) if future.task or until(lambda f=future: f.task) is None
     }
     finish(quick.task.job)  # type: ignore[union-attr]
-    done, waiting = concurrent.futures.wait(jobs.values(), 10, return_when=concurrent.futures.FIRST_COMPLETED)
+    done, waiting = concurrent.futures.wait(jobs.values(), 60, return_when=concurrent.futures.FIRST_COMPLETED)
     assert (done, waiting) == ({quick}, {slow})
     finish(slow.task.job)  # type: ignore[union-attr]
-    assert slow.result(10) == 1
+    assert slow.result(60) == 1
 
 
 def test_job_is_cancelled_when_none_of_its_futures_is_wanted(executor: loopline.Executor, grid: SmallGrid) -> None:
@@ -437,7 +448,7 @@ def test_job_is_cancelled_when_none_of_its_futures_is_wanted(executor: loopline.
     assert futures[2].cancel()
     until(lambda: "POST /jobs/1/cancel" in grid.asked)
     with pytest.raises(concurrent.futures.CancelledError):
-        futures[0].result(10)
+        futures[0].result(60)
 
 
 def test_a_map_that_is_not_taken_to_its_end_is_cancelled(executor: loopline.Executor, grid: SmallGrid) -> None:
@@ -457,7 +468,7 @@ def test_a_call_that_is_cancelled_before_it_is_sent_never_is(grid: SmallGrid) ->
         assert executor.submit(abs, -2).cancel()
         last = executor.submit(abs, -3)
         grid.is_slow.clear()
-        assert [first.result(10), last.result(10)] == [1, 3]
+        assert [first.result(60), last.result(60)] == [1, 3]
     assert [len(job.calls) for job in grid.jobs.values()] == [1, 1]
 
 
@@ -468,7 +479,7 @@ def test_cancellation_by_another_client_is_an_error(executor: loopline.Executor,
     with loopline.Client(grid.url, "t") as client:
         client.cancel(1)
     with pytest.raises(loopline.CallError, match="cancelled"):
-        future.result(10)
+        future.result(60)
 
 
 def test_attaching_to_a_job_by_its_number(grid: SmallGrid, finish: Callable[[int], None]) -> None:
@@ -479,7 +490,7 @@ def test_attaching_to_a_job_by_its_number(grid: SmallGrid, finish: Callable[[int
         with loopline.Executor(grid.url, "t") as second:
             again = second.attach(1)
             finish(1)
-            assert [future.result(10) for future in again] == list(values) == [0, 1, 2, 3]
+            assert [future.result(60) for future in again] == list(values) == [0, 1, 2, 3]
 
 
 def test_attached_own_job_stays_open_for_its_creator(grid: SmallGrid, finish: Callable[[int], None]) -> None:
@@ -489,7 +500,7 @@ def test_attached_own_job_stays_open_for_its_creator(grid: SmallGrid, finish: Ca
         until(lambda: future.task)
         again = [executor.attach(1)[0] for _ in range(2)]
         finish(1)
-        assert [one.result(10) for one in (future, *again)] == [1, 1, 1]
+        assert [one.result(60) for one in (future, *again)] == [1, 1, 1]
 
 
 def test_shut_down(grid: SmallGrid) -> None:
@@ -517,17 +528,17 @@ def test_a_master_that_stays_away_is_an_error(small: tuple[SmallGrid, asyncio.Ab
     with loopline.Executor(grid.url, "t", patience_s=0.2) as executor:
         futures = [executor.submit(abs, -number) for number in range(2)]
         until(lambda: all(future.task for future in futures))
-        asyncio.run_coroutine_threadsafe(grid.leave(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(grid.leave(), loop).result(60)
         for future in futures:
             with pytest.raises(loopline.LooplineError, match="it is away"):
-                future.result(20)
+                future.result(60)
 
 
 def test_without_waiting_results_still_come(grid: SmallGrid) -> None:
     executor = loopline.Executor(grid.url, "t")
     future = executor.submit(abs, -1)
     executor.shutdown(wait=False)
-    assert future.result(10) == 1
+    assert future.result(60) == 1
 
 
 @pytest.mark.parametrize(
@@ -540,7 +551,7 @@ def test_no_worker_has_this_python(grid: SmallGrid, pythons: list[str | None], m
         loopline.Executor(grid.url, "t") as executor,
         pytest.raises(loopline.LooplineError, match=message) as caught,
     ):
-        executor.submit(abs, -1).result(10)
+        executor.submit(abs, -1).result(60)
     assert "cloudpickle" in caught.value.hint
     assert not grid.jobs
 

@@ -41,10 +41,10 @@ def argument(size: int) -> bytes:
 
 
 def test_arguments_of_every_size_arrive(executor: loopline.Executor, grid: SmallGrid) -> None:
-    assert executor.submit(len, b"").result(10) == 0  # the next call goes at once
+    assert executor.submit(len, b"").result(60) == 0  # the next call goes at once
     for size in SIZES:
         content = argument(size)
-        assert executor.submit(len, content).result(10) == len(content)
+        assert executor.submit(len, content).result(60) == len(content)
     contents = [argument(size) for size in SIZES]
     assert list(executor.map(len, contents)) == [len(content) for content in contents]
     assert list(executor.map(len, contents, chunksize=3)) == [len(content) for content in contents]
@@ -90,13 +90,13 @@ def test_an_error_in_the_loop_leaves_no_call_open(
 ) -> None:  # fmt: skip
     """Calls have the error, or their value if there is another way; and the executor makes the next call."""
     if is_warm:
-        assert executor.submit(bytes, 1).result(10) == b"\0"
+        assert executor.submit(bytes, 1).result(60) == b"\0"
     with monkeypatch.context() as patch:
         patch.setattr(place, name, broken)
         futures = [executor.submit(bytes, 10_000) for _ in range(calls_at_once)]
-        errors = [future.exception(10) for future in futures]
+        errors = [future.exception(60) for future in futures]
     assert {str(error) for error in errors} <= {"broken", "None"}
-    assert executor.submit(bytes, 1).result(10) == b"\0"
+    assert executor.submit(bytes, 1).result(60) == b"\0"
     executor.shutdown()
 
 
@@ -109,5 +109,5 @@ class Leaver:
 
 def test_a_value_that_ends_its_reader_is_an_error(executor: loopline.Executor) -> None:
     with pytest.raises(loopline.CallError, match="cannot be unpickled here: SystemExit"):
-        executor.submit(Leaver).result(10)
-    assert executor.submit(abs, -1).result(10) == 1
+        executor.submit(Leaver).result(60)
+    assert executor.submit(abs, -1).result(60) == 1

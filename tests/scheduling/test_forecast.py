@@ -245,7 +245,8 @@ def test_wrong_size_is_not_counted_as_an_eta_error(policy: str, size: float) -> 
 
 
 async def test_eta_errors_are_reloaded_after_a_job_with_an_eta_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecaster, "ETA_FRESH_FOR_S", 0.0)
+    for name in ("ETA_FRESH_FOR_S", "ETA_FRESH_SHARE"):
+        monkeypatch.setattr(forecaster, name, 0.0)
     grid, changes, stored, read = Grid(), ChangeFeed(), list[int](), asyncio.Queue[None]()
 
     async def add(etas: list[forecaster.ToldEta]) -> None:
@@ -257,7 +258,7 @@ async def test_eta_errors_are_reloaded_after_a_job_with_an_eta_ended(monkeypatch
 
     store = SimpleNamespace(add=add, judged=judged)
     watching = asyncio.create_task(Forecaster(grid.scheduler, store, lambda: grid.now, TaskProgress()).watch(changes))  # type: ignore[arg-type]
-    await asyncio.wait_for(read.get(), 10)
+    await asyncio.wait_for(read.get(), 60)
     grid.workers("a")
     for tasks in (1, 2):
         job = grid.submit(tasks, size=10.0 * tasks)
@@ -267,7 +268,7 @@ async def test_eta_errors_are_reloaded_after_a_job_with_an_eta_ended(monkeypatch
             changes.publish(grid.end(grid.running("a")[0], wall_s=10.0, cpu_s=10.0))
             for _ in range(10):
                 await asyncio.sleep(0)
-    await asyncio.wait_for(read.get(), 10)
+    await asyncio.wait_for(read.get(), 60)
     assert stored == [job]
     watching.cancel()
 

@@ -6,6 +6,7 @@ large; a logarithm may add a little, a loop over all entities would multiply.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -42,11 +43,13 @@ def calls(act: Callable[[], object]) -> int:
         counted += event == "call"
 
     before = sys.getprofile()
+    gc.disable()  # or finalizers of objects of other tests may be counted
     sys.setprofile(count)
     try:
         act()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return counted
 
 

@@ -70,7 +70,7 @@ def json_of_another(*words: str) -> str:
     """Return the output of a process with another hash seed for strings."""
     command = [sys.executable, "-m", "loopline_simulator", *words]
     done = subprocess.run(
-        command, cwd=ROOT, env={"PYTHONHASHSEED": "4711", "PATH": ""}, capture_output=True, check=True, timeout=60
+        command, cwd=ROOT, env={"PYTHONHASHSEED": "4711", "PATH": ""}, capture_output=True, check=True, timeout=110
     )
     return done.stdout.decode()
 
@@ -157,7 +157,7 @@ def test_an_interrupted_sweep_ends_its_processes_and_says_so() -> None:
             assert sweeping.poll() is None
         children = at_work.children()
         sweeping.send_signal(signal.SIGINT)
-        out, error = sweeping.communicate(timeout=30)
+        out, error = sweeping.communicate(timeout=60)
     assert (sweeping.returncode, out, error.decode()) == (130, b"", "interrupted\n")
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive

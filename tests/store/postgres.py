@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
+from loopline.local.local_grid import reserved
 
 Had = TypeVar("Had")
 OPTIONS = "-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB"
@@ -55,8 +56,8 @@ class Server:
     @contextmanager
     def follower(self) -> Iterator[Server]:
         """Return a server that replicated this one until now: it stays at this state, and is not started yet."""
-        with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name:
-            folder, port = Path(name), free_port()
+        with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name, held_port() as port:
+            folder = Path(name)
             if self._whose:
                 os.chown(folder, self._whose["user"], self._whose["group"])
             data = str(folder / "data")
@@ -124,13 +125,13 @@ def _prepared() -> Iterator[tuple[Path, list[str], dict[str, Any], int]]:
     bins = _binaries()
     owner = _another_user()
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
-    port = free_port()
     try:
         whose = _given_to(owner, folder)
         data = str(folder / "data")
         _run("cp", "-R", str(_made_once(bins, owner)), data, **whose)
-        server = [str(bins / "postgres"), "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
-        yield folder, server, whose, port
+        with held_port() as port:
+            server = [str(bins / "postgres"), "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
+            yield folder, server, whose, port
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -141,7 +142,7 @@ def _made_once(bins: Path, owner: pwd.struct_passwd | None) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
     atexit.register(_remove, folder, os.getpid())
     made = folder / "data"
-    options = ["-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", "--wal-segsize=1"]
+    options = ["-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", "--no-locale", "--wal-segsize=1"]
     _run(str(bins / "initdb"), "-D", str(made), *options, **_given_to(owner, folder))
     return made
 
@@ -201,11 +202,14 @@ def _another_user() -> pwd.struct_passwd | None:
         raise Missing("PostgreSQL does not run as root, and there is no user postgres") from None
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextmanager
+def held_port() -> Iterator[int]:
+    """Hold a port for a server, also before the server starts and while it restarts."""
+    port = reserved()
+    try:
+        yield port.number
+    finally:
+        port.release()
 
 
 def _run(*command: str, **whose: Any) -> None:

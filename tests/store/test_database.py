@@ -47,7 +47,7 @@ async def test_transaction_waits_for_a_cancelled_one_to_finish(sqlite_url, takes
 
     def slow(connection):
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     async with writing(parse_url(sqlite_url)) as write:
         await write(where, is_short=True)
@@ -57,7 +57,7 @@ async def test_transaction_waits_for_a_cancelled_one_to_finish(sqlite_url, takes
             asyncio.create_task(write(slow, is_short=True)),
         )
         assert await before != threading.get_ident()
-        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, 60)
         waiting.cancel()
         await asyncio.wait([waiting])
         next_one = asyncio.create_task(write(where, is_short=True))

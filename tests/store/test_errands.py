@@ -51,7 +51,7 @@ async def test_cancelled_work_is_done_before_later_work(errands):
     gate, done = threading.Event(), []
 
     async def wait():
-        await errands.give(lambda: gate.wait(20) and done.append("first"))
+        await errands.give(lambda: gate.wait(60) and done.append("first"))
 
     waiting = asyncio.create_task(wait())
     await asyncio.sleep(0)

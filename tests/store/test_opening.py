@@ -86,7 +86,7 @@ async def test_master_suspended_within_a_statement_loses_its_lock(postgres_url, 
     place, _, name = postgres_url.removeprefix("postgresql://loopline@").partition("/")
     host, _, port = place.partition(":")
     start = f"\0\3\0\0user\0loopline\0database\0{name}\0\0".encode()
-    with socket.create_connection((host, int(port)), timeout=10) as stopped:
+    with socket.create_connection((host, int(port)), timeout=60) as stopped:
         stopped.sendall((len(start) + 4).to_bytes(4) + start)
         _until(stopped, b"Z\0\0\0\5I")
         stopped.sendall(_message(b"Q", f"SELECT pg_advisory_lock({lock._ADVISORY_KEY})\0".encode()))

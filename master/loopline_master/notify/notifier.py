@@ -65,6 +65,7 @@ class Notifier:
     async def _read_due(self) -> bool:
         """Read what is due, and postpone what goes to a receiver that rests. False if there may be more."""
         now, outbox = self._clock(), self._store.notifications
+        self._waiting = []  # else a place given back during the read may start a notification a second time
         found = await outbox.due(now, LOOK_AT, LOOK_AT_USER, self._sending)
         resting: dict[float, list[Due]] = {}
         waiting, too_old = list[Due](), list[Due]()
