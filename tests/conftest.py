@@ -9,13 +9,14 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.campaign import PATIENT
-from tests.full import is_full
+from tests.full import LONG, is_full, spread
 from tests.warm import python_as_this_process
 
 settings.register_profile("loopline", PATIENT)
@@ -54,12 +55,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.tx = [f"{spec}//python={python}" for spec in specs]
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves to `make test-full`; a campaign's tests belong to neither."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark what `make test` leaves to `make test-full`; a campaign's tests belong to neither.
+
+    Spread the tests that mostly wait over those that compute: the processes of a run get adjacent tests.
+    """
     for item in items:
         if is_full(item.nodeid) and item.get_closest_marker("campaign") is None:
             item.add_marker(pytest.mark.full)
+    yield  # pytest selects by marks
+    items[:] = spread(items, [item for item in items if item.nodeid.startswith(LONG)])
 
 
 def pytest_collection_finish() -> None:

@@ -7,6 +7,10 @@ case, and tests of facts that a faster test also protects. A new file that takes
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
 FILES = (
     "tests/api/test_fuzz.py",
     "tests/api/test_object_storage.py",
@@ -96,6 +100,20 @@ TESTS = (
     "tests/simulator/test_transfer_rounds.py::test_command_prints_a_table_of_100_columns_and_json",
 )
 """Tests with all their cases, by prefixes of their ids."""
+
+LONG = ("tests/explored/", "tests/faults/", "tests/live/", "tests/power/", "tests/properties/")
+"""Files of tests that take long, many of them only waiting."""
+PARTS = 4
+"""Processes of a run, each of which begins with one part of the tests."""
+
+
+def spread(items: list[Item], long: list[Item]) -> list[Item]:
+    """Return the items with the long ones at equal distances, and neighbours among these in different parts."""
+    those = {id(item) for item in long}
+    others = iter([item for item in items if id(item) not in those])
+    dealt = [item for part in range(PARTS) for item in long[part::PARTS]]
+    places = {number * len(items) // len(dealt): item for number, item in enumerate(dealt)}
+    return [places[place] if place in places else next(others) for place in range(len(items))]
 
 
 def is_full(test: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.full import FILES, TESTS
+from tests.full import FILES, TESTS, spread
 from tests.house.sources import ROOT, refuse, tracked
 
 PLACES = ("tests/live/", "tests/faults/", "tests/docs/", "tests/web/", "tests/power/", "tests/snakemake/")
@@ -44,6 +44,12 @@ def test_files_left_to_make_test_full_exist() -> None:
         if path not in known or (name and f"def {name}(" not in (ROOT / path).read_text("utf-8")):
             lost.append(test)
     refuse(lost, "Correct tests/full.py: there is no such file or test.")
+
+
+def test_long_tests_are_spread_and_none_is_lost() -> None:
+    assert spread([1, 2, 3, 4, 5, 6, 7, 8, 9], [2, 3, 4]) == [2, 1, 5, 3, 6, 7, 4, 8, 9]
+    assert spread([1, 2], [1, 2]) == [1, 2]
+    assert spread([1, 2], []) == [1, 2]
 
 
 def _tests() -> Iterator[tuple[str, ast.Module, list[str]]]:
