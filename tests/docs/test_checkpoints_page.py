@@ -17,9 +17,9 @@ from tests.worker.bench import until
 from tests.worker.conftest import master
 from tests.worker.small_master import SmallMaster
 from tests.worker.test_agent import Start, start
-from tests.worker.test_checkpoints import taken
+from tests.worker.test_checkpoints import patient, taken
 
-__all__ = ["master", "start"]
+__all__ = ["master", "patient", "start"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the last checkpoint is taken")
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 OUTPUT = b"".join(b"step %d: %d\n" % (step, step * (step + 1) // 2) for step in range(1, 301))
