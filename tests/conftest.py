@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark what `make test` leaves to `make test-full`; a campaign's tests belong to neither.
 
-    Spread the tests that mostly wait over those that compute: the processes of a run get adjacent tests.
+    Spread the long tests over the others, since each process of a run gets neighbours.
     """
     for item in items:
         if is_full(item.nodeid) and item.get_closest_marker("campaign") is None:

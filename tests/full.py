@@ -104,7 +104,7 @@ TESTS = (
 LONG = ("tests/explored/", "tests/faults/", "tests/live/", "tests/power/", "tests/properties/")
 """Files of tests that take long, many of them only waiting."""
 PARTS = 4
-"""Processes of a run, each of which begins with one part of the tests."""
+"""Number of processes in a run; at first each gets one part of the tests."""
 
 
 def spread(items: list[Item], long: list[Item]) -> list[Item]:

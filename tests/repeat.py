@@ -79,7 +79,8 @@ def run_suite(seed: int, processes: int, arguments: list[str]) -> Run:
     for case in ET.parse(report).iter("testcase"):
         trouble = case.find("failure") if case.find("failure") is not None else case.find("error")
         if trouble is not None:
-            run.failures[f"{case.get('classname')}::{case.get('name')}"] = trouble.text or ""
+            name = f"{case.get('classname')}::{case.get('name')}"  # there may be two: of the test, and of its end
+            run.failures[name] = "\n\n".join(filter(None, [run.failures.get(name), trouble.text]))
         elif case.find("skipped") is None:
             run.passed += 1
     return run

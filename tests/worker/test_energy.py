@@ -202,7 +202,7 @@ async def test_children_of_a_command_end_with_it(tmp_path: Path, monkeypatch: py
         script = f"sleep 600 {output} & echo $! >{child}; echo 50"
         measuring = asyncio.create_task(WattsCommand(["sh", "-c", script]).watts())
         if not output:
-            await until(lambda child=child: child.exists() and child.read_text())
+            await until(lambda child=child: limits and child.exists() and child.read_text())
             limits[-1].reschedule(0.0)  # its child holds its output open
         assert await measuring == (50.0 if output else None)
         pid = int(child.read_text())

@@ -257,11 +257,10 @@ async def test_tasks_of_a_killed_supervisor_are_given_back(bench: Bench) -> None
 
 async def test_no_prefetched_task_starts_after_the_agent_hangs_up(bench: Bench) -> None:
     """As when the agent is killed: running tasks die, prefetched ones never start."""
-    (first,), (second, _) = await one_and_what_follows(bench)
+    _, (second, _) = await one_and_what_follows(bench)
     assert bench.launcher._process
     (link,) = bench.launcher._links
     link.close()
-    let(bench, first, second)
     launcher = psutil.Process(bench.launcher._process.pid)
     await until(lambda: not launcher.children())
     assert not has_begun(bench, second)
