@@ -65,17 +65,15 @@ async def test_limit_stays_while_its_command_fails(
     tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     folder, commands = tmp_path / "master", {"matlab": [str(script)]}
-    monkeypatch.setattr(command, "COMMAND_WITHIN_S", 1.0)  # a run keeps the limit that it began with
+    monkeypatch.setattr(command, "COMMAND_WITHIN_S", 1.0)
     async with running_master(folder, limit_commands=commands) as master:
         await until(lambda: _has(master, 3, ""))
         replace(script, text)
         await until(lambda: _has(master, 3, reason))
     async with running_master(folder, limit_commands=commands) as master:
         await until(lambda: _has(master, 3, reason))
-        monkeypatch.setattr(command, "COMMAND_WITHIN_S", 60.0)
         replace(script, "echo 4")
         await until(lambda: _has(master, 4, "set by its limit_command"))
-        assert "failed" not in (await limit(master))[1]
 
 
 async def test_hanging_command_delays_no_other(tmp_path: Path, script: Path) -> None:
