@@ -122,12 +122,6 @@ def test_gang_starts_although_tasks_of_other_users_fill_all_slots(policy: str) -
     assert seconds_until_start(gangs(6, {}, "ann"), stream, policy, shares=True) <= 120.0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_narrow_task_of_two_limits_starts_although_they_are_never_free_together(policy: str) -> None:
-    stream = [gangs(3, M, "ann"), single(FPGA, "cat"), single({"n": 4}, "cat")]
-    assert seconds_until_start(single(BOTH, "dan"), stream, policy, workers=10, shares=True) <= 120.0
-
-
 def test_job_starts_under_space_partition_although_gangs_have_many_workers() -> None:
     """They are not divided among jobs that could not start there."""
     stream = [gangs(4, FPGA, "ann", requires={"slots": 2}), single(M, requires={"slots": 2})]

@@ -203,8 +203,6 @@ class Job:
     exclusive: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as in its spec
     is_wide: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     """A task needs several units of one worker at once (wings/reservations)."""
-    is_mixed: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
-    """A task needs single units of several limits or resources at once (wings/reservations)."""
     never_twice: Annotated[bool, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     """Its spec asks for at most one attempt of a task at a time. So a task waits until its last attempt is gone."""
     saved: Annotated[dict[int, tuple[float, float]] | None, Field(exclude=True)] = field(
@@ -225,7 +223,6 @@ class Job:
         self.exclusive = spec.requires.exclusive
         has_wide_needs = any(units > 1 or name == COMPUTER for name, units in self.needs)
         self.is_wide = spec.nodes == 1 and (self.slots > 1 or has_wide_needs)
-        self.is_mixed = spec.nodes == 1 and not self.is_wide and len(self.needs) > 1
         self.never_twice = spec.max_replicas == 1 and spec.nodes == 1
 
     def task_id(self, number: int) -> TaskId:

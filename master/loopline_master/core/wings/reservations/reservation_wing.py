@@ -1,10 +1,9 @@
 """The wing *reservations*: a wide task, which needs several units at once, starts in bounded time.
 
-So does a narrow task that needs units of several limits, while one of them has none left: they might never be free at
-the same time. Other tasks would take each unit the moment that it is free. So the first wide job of a user reserves a
-worker, and units of all its limits, if its next task cannot start anywhere (``Job.reserved``). Other jobs leave it
-these units as they become free, and those of resources such as GPUs. Once all are free, nothing else starts on the
-worker's slots until they suffice. Then the wide task is proposed first, before the policy is asked.
+Narrow tasks would take each unit the moment that it is free. So the first wide job of a user reserves a worker, and
+units of all its limits, if its next task cannot start anywhere (``Job.reserved``). Other jobs leave it these units as
+they become free, and those of resources such as GPUs. Once all are free, nothing else starts on the worker's slots
+until they suffice. Then the wide task is proposed first, before the policy is asked.
 
 Each user has one reservation at most, and so has each worker and each limit. A task with a reservation waits for
 running attempts only, never for another reservation (docs/design/hold.md). While it has none because others must
@@ -46,15 +45,14 @@ _REASON = "a wide task is next on its worker"
 
 
 class Reservations(Wing):
-    """Awake while a job that may need a reservation is in memory."""
+    """Awake while a wide job is in memory."""
 
-    concerns = ("is_wide", "is_mixed")
+    concerns = ("is_wide",)
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._new: list[int] = []  # jobs that have entered, and have no class yet
+        self._new: list[int] = []  # wide jobs that have entered, and have no class yet
         self._keys: dict[str, set[RequirementClass]] = {}  # of wide jobs, by user; some may have left
-        self._mixed: set[RequirementClass] = set()  # of narrow tasks with several limits; some may have left
         self._holders: dict[str, int] = {}  # jobs by the worker that they have reserved
         self._kept: dict[str, RequirementClass] = {}  # their classes, by the worker
         self._of_limit: dict[str, str] = {}  # by limit: the reserved worker of the job that has units set aside
@@ -65,11 +63,11 @@ class Reservations(Wing):
 
     @property
     def is_awake(self) -> bool:
-        return bool(self._new or self._keys or self._mixed or self._holders)
+        return bool(self._new or self._keys or self._holders)
 
     def restore(self, rows: Rows) -> None:
         for job in self.state.jobs.values():
-            if job.is_wide or job.is_mixed:
+            if job.is_wide:
                 self._new.append(job.id)
             if job.reserved:
                 worker = self.state.workers[job.reserved]
@@ -93,7 +91,7 @@ class Reservations(Wing):
             job = self.state.jobs.get(number)
             if job is None or key_of(job) != kept[name]:
                 self._release(name)
-        self._new += [job.id for job in self.state.jobs.values() if (job.is_wide or job.is_mixed) and job.is_live]
+        self._new += [job.id for job in self.state.jobs.values() if job.is_wide and job.is_live]
         self.state.wings.arrange()
 
     def enters(self, job: Job) -> None:
@@ -168,17 +166,17 @@ class Reservations(Wing):
         """Reserve a worker for each user's first wide job, if it cannot start anywhere now."""
         self._proposed.clear()
         requirements = self.state.index.requirements
-        self._take_in()
+        for key in [requirements.keys[new] for new in self._new if new in requirements.keys]:
+            self._keys.setdefault(owner_of(key), set()).add(key)
+        self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
         owners = {self.state.jobs[number].owner for number in self._holders.values()}
-        short = dict[str, set[RequirementClass]]()
-        for key in self._mixed & requirements.out:
-            short.setdefault(owner_of(key), set()).add(key)
         waiting = list[tuple[Turn, Job, RequirementClass]]()
-        for owner in [*(self._keys.keys() | short.keys()) - owners]:
-            if keys := self._keys.pop(owner, set()) & requirements.jobs.keys():
-                self._keys[owner] = keys
-            theirs = self._first_ones(keys | short.get(owner, set()))
-            waiting += [(self.state.turn_of(job), job, key) for job, key in theirs]
+        for owner in [*self._keys.keys() - owners]:
+            self._keys[owner] &= requirements.jobs.keys()
+            if theirs := self._first_ones(self._keys[owner]):
+                waiting += [(self.state.turn_of(job), job, key) for job, key in theirs]
+            elif not self._keys[owner]:
+                del self._keys[owner]
         of_wide = dict[str, Turn]()
         for turn, job, key in sorted(waiting, key=lambda one: (one[0], one[1].id)):
             if job.owner not in owners and self._reserve(job, key, turn, of_wide):
@@ -186,19 +184,6 @@ class Reservations(Wing):
         requirements.units.of_wide = of_wide
         if not self.is_awake:
             self.state.wings.arrange()
-
-    def _take_in(self) -> None:
-        """Note the classes of new jobs."""
-        requirements = self.state.index.requirements
-        for number in [new for new in self._new if new in requirements.keys]:
-            key = requirements.keys[number]
-            if self.state.jobs[number].is_wide:
-                self._keys.setdefault(owner_of(key), set()).add(key)
-            elif len(limits_of(key)) > 1:
-                self._mixed.add(key)
-        self._new = [new for new in self._new if new in self.state.jobs and new not in requirements.keys]
-        if len(self._mixed) > len(requirements.jobs):
-            self._mixed &= requirements.jobs.keys()
 
     def _first_ones(self, keys: Iterable[RequirementClass]) -> list[tuple[Job, RequirementClass]]:
         """Return the first jobs that could start a task if there were room, of different classes, and one more."""
