@@ -122,12 +122,6 @@ def test_gang_starts_although_tasks_of_other_users_fill_all_slots(policy: str) -
     assert seconds_until_start(gangs(6, {}, "ann"), stream, policy, shares=True) <= 120.0
 
 
-def test_job_starts_under_space_partition_although_gangs_have_many_workers() -> None:
-    """They are not divided among jobs that could not start there."""
-    stream = [gangs(4, FPGA, "ann", requires={"slots": 2}), single(M, requires={"slots": 2})]
-    assert seconds_until_start(single(N), stream, "space-partition", workers=10) <= 120.0
-
-
 users = st.sampled_from(["ann", "ann", "bob", "cat"])
 needs_of_gangs = st.sampled_from([{}, M, N, BOTH, FPGA, {**M, **FPGA}])
 needs_of_one = st.sampled_from([{}, M, N, BOTH, FPGA, {"m": 3}, {"m": 4, "n": 2}, {"n": 4}, {"n": 3, **FPGA}])

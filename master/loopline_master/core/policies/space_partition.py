@@ -2,8 +2,7 @@
 
 Whenever jobs or workers change, the workers are divided again: the workers of each type (the paper's PC types: one
 processor model, able to run the same jobs) into groups of ceil(workers / jobs), the i-th group for the i-th job by
-arrival. A worker serves only its job, so it idles in that job's tail; no task has replicas. The paper has no gangs:
-their jobs get no group, and their members' workers belong to none until they end.
+arrival. A worker serves only its job, so it idles in that job's tail; no task has replicas.
 """
 
 from __future__ import annotations
@@ -36,14 +35,10 @@ def _partition(view: View) -> dict[str, int]:
     """Return the turn that each worker serves: a job's or a session's."""
     types: dict[object, list[Worker]] = defaultdict(list)
     requirements, turn = view.index.requirements, view.index.turn
-    gangs = {job.id for job in view.index.live.values() if job.nodes > 1}
     for name in sorted(requirements.available):
         worker = requirements.available[name]
-        if gangs and any(one.job in gangs for one in view.index.attempts.of_worker.get(name, ())):
-            continue
         types[worker.facts.model, frozenset(requirements.served_by(name, turn))].append(worker)
-    live = (job for job in view.index.live.values() if job.nodes == 1)
-    jobs = [job for job in live if not job.paused and turn in (None, job.owner)]
+    jobs = [job for job in view.index.live.values() if not job.paused and turn in (None, job.owner)]
     owners = {}
     for workers in types.values():
         runnable = sorted({job.turn for job in jobs if requirements.fits(job, workers[0])})
