@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.campaign import PATIENT
-from tests.full import LONG, is_full, spread
+from tests.full import is_full, spread
 from tests.warm import python_as_this_process
 
 settings.register_profile("loopline", PATIENT)
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if is_full(item.nodeid) and item.get_closest_marker("campaign") is None:
             item.add_marker(pytest.mark.full)
     yield  # pytest selects by marks
-    items[:] = spread(items, [item for item in items if item.nodeid.startswith(LONG)])
+    items[:] = [items[number] for number in spread([item.nodeid for item in items])]
 
 
 def pytest_collection_finish() -> None:

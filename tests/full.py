@@ -7,10 +7,6 @@ case, and tests of facts that a faster test also protects. A new file that takes
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-Item = TypeVar("Item")
-
 FILES = (
     "tests/api/test_fuzz.py",
     "tests/api/test_object_storage.py",
@@ -107,13 +103,21 @@ PARTS = 4
 """Number of processes in a run; at first each gets one part of the tests."""
 
 
-def spread(items: list[Item], long: list[Item]) -> list[Item]:
-    """Return the items with the long ones at equal distances, and neighbours among these in different parts."""
-    those = {id(item) for item in long}
-    others = iter([item for item in items if id(item) not in those])
-    dealt = [item for part in range(PARTS) for item in long[part::PARTS]]
-    places = {number * len(items) // len(dealt): item for number, item in enumerate(dealt)}
-    return [places[place] if place in places else next(others) for place in range(len(items))]
+def spread(tests: list[str]) -> list[int]:
+    """Return the order in which tests with these ids run: the long ones at about equal distances between other files.
+
+    Neighbours among the long ones go to different parts. No other file is divided: its tests may share a fixture.
+    """
+    long = [number for number, test in enumerate(tests) if test.startswith(LONG)]
+    others = [number for number, test in enumerate(tests) if not test.startswith(LONG)]
+    dealt = [number for part in range(PARTS) for number in long[part::PARTS]]
+    order, file = list[int](), ""
+    for place, number in enumerate(others):
+        if (its_file := tests[number].partition("::")[0]) != file:
+            file, placed = its_file, len(order) - place
+            order += dealt[placed : 1 + place * len(dealt) // len(others)]
+        order.append(number)
+    return order + dealt[len(order) - len(others) :]
 
 
 def is_full(test: str) -> bool:

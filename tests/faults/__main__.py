@@ -3,7 +3,8 @@
     python -m tests.faults --seeds 1-20                   each feature with each seed, 100 faults each
     python -m tests.faults --seeds 7 --features tls peers
 
-A campaign that is in the file given by --keep is not run again. Exits with 1 if any campaign found an error.
+A campaign that is in the file given by --keep is not run again with the same commit, unless it found an error. Exits
+with 1 if any campaign found one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -34,8 +35,10 @@ NAMES = [*FEATURES, TOGETHER]
 class Ran:
     """A campaign that has ended."""
 
+    commit: str
     feature: str
     seed: int
+    wanted: int  # faults
     faults: int = 0
     tasks: int = 0
     seconds: int = 0
@@ -45,57 +48,77 @@ class Ran:
         said = "; ".join(self.findings) or "sound"
         return f"{self.feature} {self.seed}: {self.faults} faults, {self.tasks} tasks, {self.seconds} s: {said}"
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.commit, self.feature, self.seed, self.wanted
+
 
 def main() -> int:
     """Run the command and return its exit code."""
     given = _parser().parse_args()
     if given.one:
-        print(json.dumps(asdict(asyncio.run(_run(given.features[0], given.seeds[0], given.faults)))))
+        print(
+            json.dumps(asdict(asyncio.run(_run(Ran(given.commit, given.features[0], given.seeds[0], given.faults)))))
+        )
         return 0
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+    wanted = [Ran(commit.stdout.strip(), name, seed, given.faults) for seed in given.seeds for name in given.features]
     given.keep.parent.mkdir(parents=True, exist_ok=True)
-    ran = [Ran(**json.loads(line)) for line in given.keep.read_text().splitlines()] if given.keep.exists() else []
-    known = {(one.feature, one.seed) for one in ran}
-    wanted = [(name, seed) for seed in given.seeds for name in given.features if (name, seed) not in known]
+    kept = [Ran(**json.loads(line)) for line in given.keep.read_text().splitlines()] if given.keep.exists() else []
+    known = {one.key: one for one in kept if not one.findings}
+    ran = [known[one.key] for one in wanted if one.key in known]
     with ThreadPoolExecutor(given.at_once) as pool:
-        for done in as_completed([pool.submit(_run_apart, name, seed, given.faults) for name, seed in wanted]):
+        for done in as_completed([pool.submit(_run_apart, one) for one in wanted if one.key not in known]):
             ran.append(one := done.result())
-            with given.keep.open("a") as kept:
-                kept.write(json.dumps(asdict(one)) + "\n")
+            with given.keep.open("a") as file:
+                file.write(json.dumps(asdict(one)) + "\n")
             print(one, flush=True)
-    faults, tasks, bad = sum(one.faults for one in ran), sum(one.tasks for one in ran), sum(map(_is_bad, ran))
+    faults, tasks = sum(one.faults for one in ran), sum(one.tasks for one in ran)
+    bad = sum(bool(one.findings) for one in ran)
     print(f"{len(ran)} campaigns, {faults:,} faults, {tasks:,} tasks; {bad} campaigns found an error")
     return 1 if bad else 0
 
 
-def _is_bad(one: Ran) -> bool:
-    return bool(one.findings)
-
-
-def _run_apart(name: str, seed: int, faults: int) -> Ran:
+def _run_apart(wanted: Ran) -> Ran:
     """Run a campaign in a process of its own."""
-    command = [sys.executable, "-m", "tests.faults", "--one", "--features", name, "--seeds", str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.faults",
+        "--one",
+        "--features",
+        wanted.feature,
+        "--seeds",
+        str(wanted.seed),
+    ]
     run = subprocess.run(
-        [*command, "--faults", str(faults)],
+        [*command, "--commit", wanted.commit, "--faults", str(wanted.wanted)],
         env=os.environ | {"LOOPLINE_SANDBOX": "off"},  # as in the suite; the feature "sandbox" requests one
         capture_output=True,
         text=True,
         check=False,
     )
-    if run.returncode:
-        return Ran(name, seed, findings=(f"the campaign ended with {run.returncode}: {run.stderr[-2000:]}",))
-    return Ran(**json.loads(run.stdout.splitlines()[-1]))
+    lines = run.stdout.splitlines()
+    if run.returncode or not lines:
+        return replace(wanted, findings=(f"it ended with exit code {run.returncode}: {run.stderr[-2000:]}",))
+    return Ran(**json.loads(lines[-1]))
 
 
-async def _run(name: str, seed: int, faults: int) -> Ran:
-    if name == TOGETHER:
-        features = drawn_together(Random(f"{seed} together"))
+async def _run(wanted: Ran) -> Ran:
+    if wanted.feature == TOGETHER:
+        features = drawn_together(Random(f"{wanted.seed} together"))
     else:
-        features = [PLAIN] if name == PLAIN.name else [PLAIN, FEATURES[name]]
+        features = [PLAIN] if wanted.feature == PLAIN.name else [PLAIN, FEATURES[wanted.feature]]
     since = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="loopline-faults-") as folder:
-        report = await Campaign(Path(folder), features, seed, faults=faults).run()
-    took_s = round(time.monotonic() - since)
-    return Ran(name, seed, report.faults.total(), report.tasks, took_s, tuple(report.findings))
+        report = await Campaign(Path(folder), features, wanted.seed, faults=wanted.wanted).run()
+    return replace(
+        wanted,
+        faults=report.faults.total(),
+        tasks=report.tasks,
+        seconds=round(time.monotonic() - since),
+        findings=tuple(report.findings),
+    )
 
 
 def _numbers(text: str) -> list[int]:
@@ -112,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--at-once", type=int, default=2, help="campaigns that run at the same time (2)")
     add("--keep", type=Path, default=Path(".bench/faults.jsonl"), help="file of what has run (%(default)s)")
     add("--one", action="store_true", help=argparse.SUPPRESS)
+    add("--commit", help=argparse.SUPPRESS)
     return parser
 
 

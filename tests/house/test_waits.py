@@ -46,10 +46,17 @@ def test_files_left_to_make_test_full_exist() -> None:
     refuse(lost, "Correct tests/full.py: there is no such file or test.")
 
 
-def test_long_tests_are_spread_and_none_is_lost() -> None:
-    assert spread([1, 2, 3, 4, 5, 6, 7, 8, 9], [2, 3, 4]) == [2, 1, 5, 3, 6, 7, 4, 8, 9]
-    assert spread([1, 2], [1, 2]) == [1, 2]
-    assert spread([1, 2], []) == [1, 2]
+def test_long_tests_are_spread_between_files_and_none_is_lost() -> None:
+    live = [f"tests/live/test_a.py::test_{number}" for number in range(3)]
+    others = [f"tests/{file}/test_b.py::test_{number}" for file in ("api", "cli", "store") for number in range(2)]
+    tests = [*live, *others]
+    assert [tests[number] for number in spread(tests)] == [
+        *(live[0], *others[:2]),
+        *(live[1], *others[2:4]),
+        *(live[2], *others[4:]),
+    ]
+    assert spread(live) == [0, 1, 2]
+    assert spread(others) == [*range(6)]
 
 
 def _tests() -> Iterator[tuple[str, ast.Module, list[str]]]:

@@ -437,3 +437,34 @@ def test_step_tries_to_reserve_for_four_classes_of_a_user(monkeypatch: pytest.Mo
         grid.step()
     assert {len(step) for step in tries} == {4}
     assert {job for step in tries for job in step} == {*jobs}
+
+
+def test_reservation_is_for_the_call_of_a_session_that_is_wide() -> None:
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    for name in ("ant", "bee"):
+        grid.join(name, facts(2))
+    submit(grid, 4, "bob", timeout_s=100.0)
+    narrow = submit(grid, 30, "ann", session="s", timeout_s=50.0)
+    wide = submit(grid, 1, "ann", session="s", requires={"slots": 2}, timeout_s=50.0)
+    assert (grid.job(narrow).reserved, bool(grid.job(wide).reserved)) == ("", True)
+
+
+def test_step_looks_for_a_worker_for_the_first_of_many_users_with_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would change nothing: no unit may be set aside before the first has had its turn."""
+    grid = Grid(policy="first-come", prefetch_s=0.0, max_replicas=1)
+    for number in range(8):
+        grid.join(f"w{number}", facts(2))
+    limit(grid, "m", 4)
+    submit(grid, 1, "bob", needs={"m": 4}, timeout_s=1000.0)
+    for number in range(20):
+        submit(grid, 1, f"user{number}", needs={"m": 4}, timeout_s=100.0)
+    looks, first = list[int](), Reservations._first_to_have_room
+
+    def counting(self: Reservations, job: Job) -> Any:
+        looks.append(job.id)
+        return first(self, job)
+
+    monkeypatch.setattr(Reservations, "_first_to_have_room", counting)
+    grid.now += 1.0
+    grid.step()
+    assert len(looks) <= 2

@@ -28,7 +28,7 @@ from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import UNSEATED, Attempt, Job, Worker
-from loopline_master.core.kernel.index.requirement_class import limits_of, owner_of
+from loopline_master.core.kernel.index.requirement_class import limits_of, owner_of, resources_of
 from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.kernel.index.units import Turn, time_until
 from loopline_master.core.kernel.kernel_events import MasterStarted
@@ -118,6 +118,7 @@ class Reservations(Wing):
         for name, _ in job.needs if self._of_limit and after else ():  # its end frees units, and makes none void
             if name in self._of_limit:
                 self._changed.add(self._of_limit[name])
+                self._give_back_slots(self._of_limit[name])
 
     def place(self) -> Iterator[None]:
         """Release the workers that have enough free now, to propose their tasks first."""
@@ -127,7 +128,7 @@ class Reservations(Wing):
             if job is None or self._is_void(job, worker, has_changed=name in changed):
                 self._release(name)
             elif not self._is_short(job, worker):
-                if self._has_slots(job, worker):
+                if self._has_room(job, worker):
                     self._release(name)
                     self._first.append((number, name))
                 elif name not in self.state.index.slots.reserved:
@@ -202,7 +203,7 @@ class Reservations(Wing):
         """Return the first job of a class that could start a task if there were room; None if there is room."""
         index = self.state.index
         turns = index.ready.get(key)
-        job = index.live.get(turns.starts[0]) if turns and turns.starts else None
+        job = index.live.get(self._arrival_in(turns.starts[0], key)) if turns and turns.starts else None
         if job is None or not self._may_reserve(job):
             return None
         if key in index.requirements.out:
@@ -211,6 +212,11 @@ class Reservations(Wing):
             if -free >= job.slots and name in index.requirements.workers[key]:
                 return None
         return job
+
+    def _arrival_in(self, turn: int, key: RequirementClass) -> int:
+        """Return the arrival of the first job of a class with this turn, which the jobs of a session share."""
+        session = self.state.index.sessions.at.get(turn)
+        return turn if session is None else session.first_ready(lambda one: one == key) or turn
 
     def _may_reserve(self, job: Job) -> bool:
         """True if the job has a task to start that nothing but the lack of room holds back."""
@@ -226,6 +232,9 @@ class Reservations(Wing):
 
         ``of_wide``: the limits of earlier tasks that others must have first; those of this task may be added.
         """
+        limits = limits_of(key)
+        if limits and all(name in of_wide for name, _ in limits):
+            return False  # an earlier task has passed already, and this one would change nothing
         if not limits_suffice_later(self.state, key):
             return False
         worker = self._first_to_have_room(job)
@@ -318,8 +327,10 @@ class Reservations(Wing):
         key = requirements.key_of(job)
         return key in requirements.out or (bool(_shared_names(job)) and requirements.units.is_short(worker.name, key))
 
-    def _has_slots(self, job: Job, worker: Worker) -> bool:
-        return worker.offered - self.state.index.attempts.in_hand(worker.name) >= job.slots_on(worker)
+    def _has_room(self, job: Job, worker: Worker) -> bool:
+        requirements = self.state.index.requirements
+        has_slots = worker.offered - self.state.index.attempts.in_hand(worker.name) >= job.slots_on(worker)
+        return has_slots and not requirements.units.lacks(worker.name, resources_of(requirements.key_of(job)))
 
     def _keep_resources(self, job: Job, worker: Worker) -> None:
         requirements = self.state.index.requirements
@@ -342,6 +353,14 @@ class Reservations(Wing):
         self.state.index.slots.reserved.add(worker.name)
         lifecycle.retract_from(self.state, worker, _REASON)
         self.state.put(worker)
+
+    def _give_back_slots(self, name: str) -> None:
+        """Let others have the slots of a reserved worker if units are short again: a job of its class took them."""
+        reserved, worker = self.state.index.slots.reserved, self.state.workers[name]
+        job = self.state.jobs.get(self._holders[name])
+        if name in reserved and job is not None and self._is_short(job, worker):
+            reserved.discard(name)
+            self.state.put(worker)
 
     def _release(self, name: str) -> None:
         job, key = self.state.jobs.get(self._holders.pop(name)), self._kept.pop(name)
@@ -373,6 +392,8 @@ class Reservations(Wing):
             assert self._may_reserve(job), f"{name} is reserved for job {number}, which may not start"
             others = self.state.index.requirements.units.are_set_aside(key)
             assert not others, f"{name} is reserved for job {number}, and units of its limits for others"
+            is_kept = name in self.state.index.slots.reserved
+            assert not (is_kept and self._is_short(job, self.state.workers[name])), f"slots of {name} wait for units"
         twice = [one for counts in (owners, limits) for one, times in counts.items() if times > 1]
         assert not twice, f"{twice} have two reservations"
 
