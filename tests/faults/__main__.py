@@ -57,9 +57,8 @@ def main() -> int:
     """Run the command and return its exit code."""
     given = _parser().parse_args()
     if given.one:
-        print(
-            json.dumps(asdict(asyncio.run(_run(Ran(given.commit, given.features[0], given.seeds[0], given.faults)))))
-        )
+        one = Ran(given.commit, given.features[0], given.seeds[0], given.faults)
+        print(json.dumps(asdict(asyncio.run(_run(one)))))
         return 0
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
     wanted = [Ran(commit.stdout.strip(), name, seed, given.faults) for seed in given.seeds for name in given.features]
@@ -81,18 +80,9 @@ def main() -> int:
 
 def _run_apart(wanted: Ran) -> Ran:
     """Run a campaign in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.faults",
-        "--one",
-        "--features",
-        wanted.feature,
-        "--seeds",
-        str(wanted.seed),
-    ]
+    what = ["--features", wanted.feature, "--seeds", str(wanted.seed), "--faults", str(wanted.wanted)]
     run = subprocess.run(
-        [*command, "--commit", wanted.commit, "--faults", str(wanted.wanted)],
+        [sys.executable, "-m", "tests.faults", "--one", "--commit", wanted.commit, *what],
         env=os.environ | {"LOOPLINE_SANDBOX": "off"},  # as in the suite; the feature "sandbox" requests one
         capture_output=True,
         text=True,
