@@ -104,7 +104,7 @@ PARTS = 4
 
 
 def spread(tests: list[str]) -> list[int]:
-    """Return the order in which these tests run: the long ones are spread between the files of the others.
+    """Return the positions of these tests in an order that spreads the long ones between other files.
 
     Neighbours among the long ones go to different parts. No other file is divided: its tests may share a fixture.
     """
