@@ -179,11 +179,11 @@ async def sleepers(campaign: Campaign) -> AsyncIterator[None]:
             following = [asyncio.create_task(follow(campaign, computer)) for computer in found.values()]
             try:
                 yield
-                await wait_for("all computers to be awake", lambda: are_all_awake(campaign), 2 * LONG_S)
             finally:
                 for task in following:
-                    task.cancel()
+                    task.cancel()  # its computer wakes up, and none is suspended any more
                 await asyncio.gather(*following, return_exceptions=True)
+            await wait_for("all computers to be awake", lambda: are_all_awake(campaign))
 
 
 async def are_all_awake(campaign: Campaign) -> bool:
