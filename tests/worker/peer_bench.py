@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
+import pytest
+
 from loopline_shared import grants
 from loopline_shared.checksums import ContentCheck
 from loopline_shared.pieces import PieceLayout, PieceList
 from loopline_shared.protocol.transfers import Dial, FaultKind, FileSource, Grant, PeerFault
 from loopline_worker.files.receiving import NetworkError
+from loopline_worker.peers import handshake, piece_fetch, piece_stream, upstreams
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import Opening
 from loopline_worker.peers.peer_server import PeerServer
@@ -191,3 +194,12 @@ def start(fetch: PieceFetch, content: bytes, master: Callable[[int], object] | N
     open_master = master or MasterStub()
     running = asyncio.get_running_loop().run_in_executor(None, fetch.run, list_of(content), open_master)
     return asyncio.ensure_future(running)
+
+
+def be_patient_with_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers wait for one another as long as a busy computer needs."""
+    monkeypatch.setattr(upstreams, "_CONNECT_WITHIN_S", 60.0)
+    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 60.0)
+    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 60.0)
+    monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(piece_fetch, "_MOST_PATIENCE_S", 60.0)

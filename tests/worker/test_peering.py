@@ -49,7 +49,7 @@ from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.files.cache import Cache as WorkerCache
 from loopline_worker.files.downloads import Downloads
 from loopline_worker.link.http_client import HttpClient
-from loopline_worker.peers import handshake, master_files, peer_server, piece_fetch, piece_stream, upstreams
+from loopline_worker.peers import master_files, peer_server
 from loopline_worker.peers import peering as peering_module
 from loopline_worker.peers.handshake import Opening
 from loopline_worker.peers.peering import Peering
@@ -58,7 +58,7 @@ from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 from tests.api.bench import FACTS
 from tests.worker.bench import until
-from tests.worker.peer_bench import PIECE, MasterStub, content_of, list_of, name_of
+from tests.worker.peer_bench import PIECE, MasterStub, be_patient_with_sources, content_of, list_of, name_of
 
 CONTENT = content_of(9)
 NAME = name_of(CONTENT)
@@ -168,11 +168,7 @@ class Grid:
 async def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Grid]:
     """Run a grid on a computer that may be busy."""
     monkeypatch.setattr(peering_module, "_ANSWER_WITHIN_S", 60.0)
-    monkeypatch.setattr(upstreams, "_CONNECT_WITHIN_S", 60.0)
-    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 60.0)
-    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 60.0)
-    monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 60.0)
-    monkeypatch.setattr(piece_fetch, "_MOST_PATIENCE_S", 60.0)
+    be_patient_with_sources(monkeypatch)
     async with _running(lambda tasks: Grid(tmp_path, tasks, monkeypatch)) as made:
         yield made
 

@@ -20,14 +20,24 @@ from loopline_shared.protocol.transfers import FaultKind, FileFetch, PeerFault
 from loopline_worker.files.receiving import NetworkError
 from loopline_worker.link import new_key
 from loopline_worker.link.identity import WorkerIdentity
-from loopline_worker.peers import handshake, piece_fetch, piece_stream, serving, upstreams
+from loopline_worker.peers import handshake, piece_fetch, piece_stream, serving
 from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import HandshakeError
 from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.upstreams import PeerUpstream, SourceError
 from tests.worker.bench import until
-from tests.worker.peer_bench import PIECE, MasterStub, Node, content_of, list_of, name_of, nodes, start
+from tests.worker.peer_bench import (
+    PIECE,
+    MasterStub,
+    Node,
+    be_patient_with_sources,
+    content_of,
+    list_of,
+    name_of,
+    nodes,
+    start,
+)
 
 CONTENT = content_of(12)
 NAME = name_of(CONTENT)
@@ -38,11 +48,7 @@ CLOSED_PORT = 1
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for sources on a busy computer, unless a test is about that."""
-    monkeypatch.setattr(upstreams, "_CONNECT_WITHIN_S", 60.0)
-    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 60.0)
-    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 60.0)
-    monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 60.0)
-    monkeypatch.setattr(piece_fetch, "_MOST_PATIENCE_S", 60.0)
+    be_patient_with_sources(monkeypatch)
     monkeypatch.setattr(piece_fetch, "_ORDER_HOLDS_S", 60.0)
 
 
