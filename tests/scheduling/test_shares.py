@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -24,10 +24,12 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.kernel.effects import Declined, Effects, Submitted
 from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies.policy import Placement, View
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.exemptions import overdrawn
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.shares.accounts import Accounts
+from loopline_master.core.wings.shares.shares_wing import in_turn
 from loopline_master.core.wings.shares.user import User
 from loopline_master.core.wings.shares.user_slots import slots_of_task
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome, Resource
@@ -491,3 +493,24 @@ def test_job_without_overdrawn_after_holds_others_while_it_runs() -> None:
     endless = overdrawn_by(grid, 5.0)
     grid.wait(1000.0)
     assert (grid.job(endless).overdrawn, grid.running("b")) == (False, [])
+
+
+def test_refused_proposals_change_no_pointer() -> None:
+    """It would differ from the database, where a step without effects writes nothing."""
+    grid = Grid(shares=True)
+    grid.join("ant", facts(2))
+    for name in ("ann", "bob"):
+        grid.step(JobSubmitted(name, spec(9)))
+    state = grid.scheduler.state
+    jobs = {job.owner: job.id for job in state.jobs.values()}
+    users = state.own(Accounts).users
+    for name, job in jobs.items():
+        users[name].pointer = job
+
+    def propose(view: View) -> Iterator[Placement]:
+        assert state.index.turn is not None
+        yield Placement(jobs[state.index.turn], 3, "ant")
+
+    before = state.grid.pointer
+    assert list(in_turn(state, propose, View(state)))
+    assert state.grid.pointer == before != jobs["bob"]

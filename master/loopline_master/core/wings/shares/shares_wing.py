@@ -193,7 +193,7 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
         return
     accounts = state.own(Accounts)
     index, grid, users, rank = state.index, state.grid, accounts.users, accounts.rank
-    proposals, passed, pointer = {name: ask(view) for name in owners}, list[str](), grid.pointer
+    proposals, passed = {name: ask(view) for name in owners}, list[str]()
     queue = [(rank(name, state.now), name) for name in owners]
     heapify(queue)
     try:
@@ -201,8 +201,9 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
             _, name = heappop(queue)
             if not may_take(state, name, 1):
                 continue
-            index.turn, grid.pointer = name, users[name].pointer
+            index.turn, grid.pointer, pointer = name, users[name].pointer, grid.pointer
             proposal = next(proposals[name], None)
+            grid.pointer = pointer  # it changes only if the proposal spends its job's turn
             if proposal is None:
                 passed.append(name)
                 continue
@@ -210,10 +211,9 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
                 continue
             if not isinstance(proposal, Placement) or not _passes(state, view, proposal.worker, passed):
                 yield proposal
-                pointer = grid.pointer
             heappush(queue, (rank(name, state.now), name))
     finally:
-        index.turn, grid.pointer = None, pointer
+        index.turn = None
 
 
 def _is_allowed(state: State, proposal: Proposal) -> bool:
